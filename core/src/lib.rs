@@ -1,0 +1,1 @@
+//! The Ortolan core: plugin host, partitioner, plan, executor, session.

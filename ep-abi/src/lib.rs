@@ -1,0 +1,1 @@
+//! The plugin ABI of Ortolan: tables, layout proof, manifest and author traits.

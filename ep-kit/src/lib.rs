@@ -1,0 +1,1 @@
+//! What kernel-style execution providers share: kernel tables, planning, arena, packing.

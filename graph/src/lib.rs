@@ -1,0 +1,1 @@
+//! ONNX models as typed graphs: messages, schemas, version steps, inference.

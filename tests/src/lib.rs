@@ -1,0 +1,1 @@
+//! Tests across Ortolan's crates: faulty plugins, versions, costs, tidy checks.
