@@ -1,1 +1,5 @@
-//! The plugin ABI of Ortolan: tables, layout proof, manifest and author traits.
+//! The plugin ABI of Ortolan.
+#![allow(missing_docs)]
+#[macro_use]
+pub mod layout;
+pub mod raw;
