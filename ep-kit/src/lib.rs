@@ -1,1 +1,3 @@
 //! What kernel-style execution providers share: kernel tables, planning, arena, packing.
+
+pub mod parallel;
