@@ -1,0 +1,536 @@
+//! Schemas as text: one line each, without prose. Hand-written and exported schemas are read from
+//! it, and its canonical form is what digests are taken of, so that two programs can find out
+//! whether they mean the same operator. Frozen: a change of the form changes every digest.
+//!
+//! ```text
+//! com.microsoft Sample 1 - (X:T;shape:i64?;more:U*) (Y:T) {axis:int=-1;eps:float=0x3727c5ac;to:int!} [T=f16,f32;U=i64]
+//! ```
+//!
+//! Eight fields, one space apart: domain (`ai.onnx` for the empty one), operator, since-version,
+//! flags (`deprecated`, `experimental`, `function`, by comma; `-` for none), inputs, outputs,
+//! attributes, type constraints. Lists are separated by semicolons.
+//!
+//! * A parameter is `name:type` and an arity: nothing (once), `?` (optional), `*` (any number),
+//!   `+` (one or more), `+N` (N or more, N > 1); `~` follows when the types of a variadic one may
+//!   differ. The type is a constraint's name or a set of types ([`super::TypeSet`]).
+//! * An attribute is `name:kind`, then `!` (required), `=value` or nothing. Floats are the eight
+//!   hexadecimal digits of their bits after `0x` (decimals are read, too); strings write each byte
+//!   outside `A-Z a-z 0-9 _ . + - /` as `%XX`; lists are separated by commas.
+//! * Attributes and constraints are sorted by name, types by their number.
+//!
+//! The **digest** is the 64-bit FNV-1a hash of the line's bytes without its newline, in a form that
+//! leaves out what does not change the meaning: formal parameter names with their colons, and all
+//! flags but `deprecated`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use thiserror::Error;
+
+use super::{
+    Arity, Attr, AttrKind, AttrValue, FLAG_DEPRECATED, FLAG_EXPERIMENTAL, FLAG_FUNCTION, Param,
+    Schema, Table, TypeSet, canonical_domain,
+};
+
+const FLAGS: [(&str, u16); 3] = [
+    ("deprecated", FLAG_DEPRECATED),
+    ("experimental", FLAG_EXPERIMENTAL),
+    ("function", FLAG_FUNCTION),
+];
+
+/// Why a text is not a list of schemas.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum TextError {
+    /// A line does not have the form.
+    #[error("schema text, line {line}: {what}")]
+    Line {
+        /// The line's number, from 1.
+        line: usize,
+        /// What was expected and what stands there.
+        what: String,
+    },
+    /// The operator is described already, by the same text or by the built-in schemas.
+    #[error("operator {op} of domain '{domain}' is described twice")]
+    Exists {
+        /// The domain.
+        domain: String,
+        /// The operator.
+        op: String,
+    },
+    /// More than 65,535 names or words; split the text.
+    #[error("schema text is too large for one table: at most 65535 names, defaults and words")]
+    TooLarge,
+}
+
+/// One schema in canonical form, without a newline.
+pub fn line(schema: Schema<'_>) -> String {
+    write_line(schema, true)
+}
+
+/// The digest of a schema: 64-bit FNV-1a of its canonical form without formal names.
+pub fn digest(schema: Schema<'_>) -> u64 {
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+    write_line(schema, false)
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325, step)
+}
+
+fn write_line(schema: Schema<'_>, full: bool) -> String {
+    let domain = if schema.domain().is_empty() {
+        "ai.onnx"
+    } else {
+        schema.domain()
+    };
+    let counted = if full { &FLAGS[..] } else { &FLAGS[..1] };
+    let flags: Vec<&str> = counted
+        .iter()
+        .filter(|(_, bit)| schema.flag(*bit))
+        .map(|(name, _)| *name)
+        .collect();
+    let flags = if flags.is_empty() {
+        "-".to_owned()
+    } else {
+        flags.join(",")
+    };
+    let join = |items: Vec<String>| items.join(";");
+    format!(
+        "{domain} {} {} {flags} ({}) ({}) {{{}}} [{}]",
+        schema.name(),
+        schema.since(),
+        join(schema.inputs().map(|p| param(p, full)).collect()),
+        join(schema.outputs().map(|p| param(p, full)).collect()),
+        join(schema.attributes().map(|a| attribute(&a)).collect()),
+        join(
+            schema
+                .constraints()
+                .map(|(name, types)| format!("{name}={types}"))
+                .collect()
+        ),
+    )
+}
+
+fn param(p: Param<'_>, full: bool) -> String {
+    let mut out = if full {
+        format!("{}:", p.name)
+    } else {
+        String::new()
+    };
+    match p.variable {
+        Some(variable) => out.push_str(variable),
+        None => out.push_str(&p.types.to_string()),
+    }
+    match p.arity {
+        Arity::Single => {}
+        Arity::Optional => out.push('?'),
+        Arity::Variadic { min, homogeneous } => {
+            match min {
+                0 => out.push('*'),
+                1 => out.push('+'),
+                _ => out.push_str(&format!("+{min}")),
+            }
+            out.push_str(if homogeneous { "" } else { "~" });
+        }
+    }
+    out
+}
+
+fn attribute(a: &Attr<'_>) -> String {
+    let tail = match &a.default {
+        _ if a.required => "!".to_owned(),
+        None => String::new(),
+        Some(value) => format!("={}", default(value)),
+    };
+    format!("{}:{}{tail}", a.name, a.kind)
+}
+
+fn default(value: &AttrValue<'_>) -> String {
+    let float = |f: &f32| format!("{:#010x}", f.to_bits());
+    match value {
+        AttrValue::Float(f) => float(f),
+        AttrValue::Int(i) => i.to_string(),
+        AttrValue::Str(s) => escape(s),
+        AttrValue::Floats(list) => list.iter().map(float).collect::<Vec<_>>().join(","),
+        AttrValue::Ints(list) => list
+            .iter()
+            .map(i64::to_string)
+            .collect::<Vec<_>>()
+            .join(","),
+        AttrValue::Strs(list) => list.iter().map(|s| escape(s)).collect::<Vec<_>>().join(","),
+        AttrValue::Opaque(_) => String::new(),
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"_.+-/".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut out = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            out.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(out).ok()
+}
+
+/// A line taken apart, before it becomes part of a table.
+struct Parsed<'t> {
+    domain: &'t str,
+    name: &'t str,
+    since: u16,
+    flags: u16,
+    constraints: Vec<(&'t str, TypeSet)>,
+    inputs: Vec<ParsedParam<'t>>,
+    outputs: Vec<ParsedParam<'t>>,
+    attributes: Vec<Attr<'t>>,
+}
+
+struct ParsedParam<'t> {
+    name: &'t str,
+    ty: ParsedType,
+    option: u16,
+}
+
+enum ParsedType {
+    Constraint(usize),
+    Fixed(TypeSet),
+}
+
+/// Reads schemas, one a line; empty lines and lines that begin with `#` are skipped.
+pub(super) fn read(lines: &str) -> Result<Table, TextError> {
+    let mut parsed = Vec::new();
+    for (index, line) in lines.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        parsed.push(parse(line).map_err(|what| TextError::Line {
+            line: index + 1,
+            what,
+        })?);
+    }
+    parsed.sort_by(|a, b| (a.domain, a.name, a.since).cmp(&(b.domain, b.name, b.since)));
+    let key = |p: &Parsed<'_>| (p.domain.to_owned(), p.name.to_owned(), p.since);
+    if let Some(pair) = parsed
+        .windows(2)
+        .find(|pair| key(&pair[0]) == key(&pair[1]))
+    {
+        let (domain, op, _) = key(&pair[0]);
+        return Err(TextError::Exists { domain, op });
+    }
+    let mut builder = Builder::default();
+    for schema in &parsed {
+        builder.add(schema)?;
+    }
+    builder.finish()
+}
+
+fn parse(line: &str) -> Result<Parsed<'_>, String> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let [
+        domain,
+        name,
+        since,
+        flags,
+        inputs,
+        outputs,
+        attributes,
+        constraints,
+    ] = fields[..]
+    else {
+        return Err(format!(
+            "expected 8 fields one space apart, found {}",
+            fields.len()
+        ));
+    };
+    if domain.is_empty() || name.is_empty() {
+        return Err("the domain and the operator need a name".to_owned());
+    }
+    let since: u16 = since
+        .parse()
+        .map_err(|_| format!("'{since}' is no since-version"))?;
+    let mut constraints = items(constraints, '[', ']')?
+        .map(|item| {
+            let (name, types) = item.split_once('=').unwrap_or((item, ""));
+            let set = TypeSet::parse(types).filter(|set| !set.is_empty());
+            Ok((
+                name,
+                set.ok_or_else(|| format!("'{item}' is no constraint name=types"))?,
+            ))
+        })
+        .collect::<Result<Vec<_>, String>>()?;
+    constraints.sort_by_key(|(name, _)| *name);
+    let params = |text| -> Result<Vec<_>, String> {
+        items(text, '(', ')')?
+            .map(|item| parse_param(item, &constraints))
+            .collect()
+    };
+    let (inputs, outputs) = (params(inputs)?, params(outputs)?);
+    let mut attributes = items(attributes, '{', '}')?
+        .map(parse_attribute)
+        .collect::<Result<Vec<_>, _>>()?;
+    attributes.sort_by_key(|a| a.name);
+    let domain = canonical_domain(domain);
+    let flags = parse_flags(flags)?;
+    Ok(Parsed {
+        domain,
+        name,
+        since,
+        flags,
+        constraints,
+        inputs,
+        outputs,
+        attributes,
+    })
+}
+
+fn items(text: &str, open: char, close: char) -> Result<impl Iterator<Item = &str>, String> {
+    let inner = text.strip_prefix(open).and_then(|t| t.strip_suffix(close));
+    let inner = inner.ok_or_else(|| format!("expected a list in {open}{close}, found '{text}'"))?;
+    Ok(inner.split(';').filter(move |_| !inner.is_empty()))
+}
+
+fn parse_flags(text: &str) -> Result<u16, String> {
+    if text == "-" {
+        return Ok(0);
+    }
+    text.split(',').try_fold(0, |flags, name| {
+        let known = FLAGS.iter().find(|(n, _)| *n == name);
+        known
+            .map(|(_, bit)| flags | bit)
+            .ok_or_else(|| format!("'{name}' is no flag"))
+    })
+}
+
+fn parse_param<'t>(
+    item: &'t str,
+    constraints: &[(&str, TypeSet)],
+) -> Result<ParsedParam<'t>, String> {
+    let bad = || format!("'{item}' is no parameter name:type with an arity");
+    let (name, rest) = item.split_once(':').ok_or_else(bad)?;
+    let (rest, homogeneous) = match rest.strip_suffix('~') {
+        Some(rest) => (rest, 0),
+        None => (rest, 4),
+    };
+    let at = rest.find(['?', '*', '+']).unwrap_or(rest.len());
+    let option = match &rest[at..] {
+        "" => 4,
+        "?" => 1 | 4,
+        "*" => 2 | homogeneous,
+        "+" => 2 | homogeneous | 1 << 3,
+        more => {
+            let least: u16 = more
+                .strip_prefix('+')
+                .and_then(|n| n.parse().ok())
+                .ok_or_else(bad)?;
+            2 | homogeneous | least.checked_mul(8).ok_or_else(bad)?
+        }
+    };
+    let ty = &rest[..at];
+    let ty = match constraints.iter().position(|(name, _)| *name == ty) {
+        Some(index) => ParsedType::Constraint(index),
+        None => ParsedType::Fixed(
+            TypeSet::parse(ty)
+                .filter(|s| !s.is_empty())
+                .ok_or_else(bad)?,
+        ),
+    };
+    Ok(ParsedParam { name, ty, option })
+}
+
+fn parse_attribute(item: &str) -> Result<Attr<'_>, String> {
+    let bad = || format!("'{item}' is no attribute name:kind, name:kind! or name:kind=value");
+    let (name, rest) = item.split_once(':').ok_or_else(bad)?;
+    let (kind, value) = match rest.split_once('=') {
+        Some((kind, value)) => (kind, Some(value)),
+        None => (rest, None),
+    };
+    let (kind, required) = match kind.strip_suffix('!') {
+        Some(kind) => (kind, true),
+        None => (kind, false),
+    };
+    let kind = AttrKind::from_name(kind).ok_or_else(bad)?;
+    let default = match value {
+        Some(_) if required => return Err(bad()),
+        Some(value) => Some(parse_default(kind, value).ok_or_else(bad)?),
+        None => None,
+    };
+    Ok(Attr {
+        name,
+        kind,
+        required,
+        default,
+    })
+}
+
+fn parse_default(kind: AttrKind, text: &str) -> Option<AttrValue<'static>> {
+    let float = |t: &str| match t.strip_prefix("0x") {
+        Some(bits) => u32::from_str_radix(bits, 16).ok().map(f32::from_bits),
+        None => t.parse().ok(),
+    };
+    Some(match kind {
+        AttrKind::Float => AttrValue::Float(float(text)?),
+        AttrKind::Int => AttrValue::Int(text.parse().ok()?),
+        AttrKind::Str => AttrValue::Str(Cow::Owned(unescape(text)?)),
+        AttrKind::Floats => AttrValue::Floats(list(text, float)?.into()),
+        AttrKind::Ints => AttrValue::Ints(list(text, |t| t.parse().ok())?.into()),
+        AttrKind::Strs => AttrValue::Strs(list(text, unescape)?.into()),
+        _ => return None,
+    })
+}
+
+fn list<T>(text: &str, item: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    text.split(',').map(item).collect()
+}
+
+/// Collects schemas into a table; names and sets are stored once.
+#[derive(Default)]
+struct Builder {
+    names: Pool<String>,
+    sets: Pool<[u32; 5]>,
+    ints: Vec<i64>,
+    floats: Vec<u32>,
+    lists: Vec<u16>,
+    ops: Vec<[u16; 4]>,
+    since: Vec<u16>,
+    at: Vec<u16>,
+    code: Vec<u16>,
+}
+
+#[derive(Default)]
+struct Pool<T> {
+    items: Vec<T>,
+    index: HashMap<T, u16>,
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Pool<T> {
+    fn add(&mut self, item: T) -> Result<u16, TextError> {
+        if let Some(found) = self.index.get(&item) {
+            return Ok(*found);
+        }
+        let next = small(self.items.len())?;
+        self.items.push(item.clone());
+        self.index.insert(item, next);
+        Ok(next)
+    }
+}
+
+fn small(n: usize) -> Result<u16, TextError> {
+    // The top bit marks constraints in the code stream.
+    u16::try_from(n)
+        .ok()
+        .filter(|n| *n < 0x8000)
+        .ok_or(TextError::TooLarge)
+}
+
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<u16, TextError> {
+    list.push(item);
+    small(list.len() - 1)
+}
+
+impl Builder {
+    fn add(&mut self, schema: &Parsed<'_>) -> Result<(), TextError> {
+        let domain = self.names.add(schema.domain.to_owned())?;
+        let name = self.names.add(schema.name.to_owned())?;
+        let row = push(&mut self.since, schema.since)?;
+        match self.ops.last_mut() {
+            Some(last) if last[..2] == [domain, name] => last[3] += 1,
+            _ => self.ops.push([domain, name, row, 1]),
+        }
+        self.at
+            .push(u16::try_from(self.code.len()).map_err(|_| TextError::TooLarge)?);
+        self.code.push(schema.flags);
+        for count in [
+            schema.constraints.len(),
+            schema.inputs.len(),
+            schema.outputs.len(),
+            schema.attributes.len(),
+        ] {
+            self.code.push(small(count)?);
+        }
+        for (name, types) in &schema.constraints {
+            let words = [self.names.add((*name).to_owned())?, self.sets.add(types.0)?];
+            self.code.extend(words);
+        }
+        for p in schema.inputs.iter().chain(&schema.outputs) {
+            let ty = match p.ty {
+                ParsedType::Constraint(index) => 0x8000 | small(index)?,
+                ParsedType::Fixed(types) => self.sets.add(types.0)?,
+            };
+            let name = self.names.add(p.name.to_owned())?;
+            self.code.extend([name, ty, p.option]);
+        }
+        for a in &schema.attributes {
+            let has = if a.default.is_some() { 0x200 } else { 0 };
+            let required = if a.required { 0x100 } else { 0 };
+            let index = a
+                .default
+                .as_ref()
+                .map_or(Ok(0), |value| self.default_index(value))?;
+            let name = self.names.add(a.name.to_owned())?;
+            self.code
+                .extend([name, a.kind as u16 | has | required, index]);
+        }
+        Ok(())
+    }
+
+    fn default_index(&mut self, value: &AttrValue<'_>) -> Result<u16, TextError> {
+        let items = match value {
+            AttrValue::Float(f) => return push(&mut self.floats, f.to_bits()),
+            AttrValue::Int(i) => return push(&mut self.ints, *i),
+            AttrValue::Str(s) => return self.names.add(s.clone().into_owned()),
+            AttrValue::Opaque(_) => return Ok(0),
+            AttrValue::Floats(list) => list
+                .iter()
+                .map(|f| push(&mut self.floats, f.to_bits()))
+                .collect(),
+            AttrValue::Ints(list) => list.iter().map(|i| push(&mut self.ints, *i)).collect(),
+            AttrValue::Strs(list) => list.iter().map(|s| self.names.add(s.clone())).collect(),
+        };
+        let items: Vec<u16> = Result::<Vec<u16>, TextError>::from(items)?;
+        let at = push(&mut self.lists, small(items.len())?)?;
+        self.lists.extend(items);
+        Ok(at)
+    }
+
+    fn finish(self) -> Result<Table, TextError> {
+        let mut names = String::new();
+        let mut name_at = Vec::new();
+        let offset = |names: &String| u16::try_from(names.len()).map_err(|_| TextError::TooLarge);
+        for name in &self.names.items {
+            name_at.push(offset(&names)?);
+            names.push_str(name);
+            names.push(' ');
+        }
+        name_at.push(offset(&names)?);
+        Ok(Table {
+            names: names.into(),
+            name_at: name_at.into(),
+            sets: self.sets.items.into(),
+            ints: self.ints.into(),
+            floats: self.floats.into(),
+            lists: self.lists.into(),
+            ops: self.ops.into(),
+            since: self.since.into(),
+            at: self.at.into(),
+            code: self.code.into(),
+        })
+    }
+}
