@@ -661,10 +661,7 @@ shareable!(Str Kv HostV1 HostFenceV1 EpV1 Entry);
 impl Str {
     /// A view of `text`.
     pub const fn new(text: &str) -> Self {
-        Str {
-            ptr: text.as_ptr(),
-            len: text.len(),
-        }
+        Str { ptr: text.as_ptr(), len: text.len() }
     }
 
     /// The text; invalid UTF-8 is replaced by a fixed note.
