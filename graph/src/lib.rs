@@ -1,3 +1,13 @@
 //! ONNX models as typed graphs: messages, schemas, version steps, inference.
+//!
+//! [`load`] reads a model file and brings every node to the newest version of its operator while
+//! it infers types, shapes and small integer values; the result is one flat [`ir::Graph`].
+//! The crate knows nothing of execution providers, devices or kernels.
 
+pub mod error;
+pub mod ir;
+pub mod ops;
 pub mod schema;
+
+pub use error::{Code, Error, Result, Warning};
+pub use ir::Graph;

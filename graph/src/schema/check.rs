@@ -99,12 +99,7 @@ impl CheckError {
 pub fn check(schema: Schema<'_>, node: &dyn NodeView) -> Result<(), CheckError> {
     let label = || label(schema, node);
     count(schema.input_counts(), node.input_count(), "inputs", &label)?;
-    count(
-        schema.output_counts(),
-        node.output_count(),
-        "outputs",
-        &label,
-    )?;
+    count(schema.output_counts(), node.output_count(), "outputs", &label)?;
     present(schema, node, &label)?;
     attributes(schema, node, &label)?;
     types(schema, node, &label)
@@ -112,18 +107,9 @@ pub fn check(schema: Schema<'_>, node: &dyn NodeView) -> Result<(), CheckError> 
 
 /// How messages name a node.
 pub fn label(schema: Schema<'_>, node: &dyn NodeView) -> String {
-    let domain = if schema.domain().is_empty() {
-        ""
-    } else {
-        schema.domain()
-    };
+    let domain = if schema.domain().is_empty() { "" } else { schema.domain() };
     let dot = if domain.is_empty() { "" } else { "." };
-    format!(
-        "'{}' ({domain}{dot}{}-{})",
-        node.name(),
-        schema.name(),
-        schema.since()
-    )
+    format!("'{}' ({domain}{dot}{}-{})", node.name(), schema.name(), schema.since())
 }
 
 fn count(
@@ -140,40 +126,23 @@ fn count(
         (min, max) if min == max => min.to_string(),
         (min, max) => format!("{min} to {max}"),
     };
-    Err(CheckError::Count {
-        node: label(),
-        what,
-        expected,
-        found,
-    })
+    Err(CheckError::Count { node: label(), what, expected, found })
 }
 
-fn present(
-    schema: Schema<'_>,
-    node: &dyn NodeView,
-    label: &dyn Fn() -> String,
-) -> Result<(), CheckError> {
+fn present(schema: Schema<'_>, node: &dyn NodeView, label: &dyn Fn() -> String) -> Result<(), CheckError> {
     for index in 0..node.input_count() {
         let Some(param) = schema.input(index) else {
             break;
         };
         if node.input(index).is_none() && param.arity != Arity::Optional {
             let (what, param) = (format!("input {index}"), param.name.to_owned());
-            return Err(CheckError::Missing {
-                node: label(),
-                what,
-                param,
-            });
+            return Err(CheckError::Missing { node: label(), what, param });
         }
     }
     Ok(())
 }
 
-fn attributes(
-    schema: Schema<'_>,
-    node: &dyn NodeView,
-    label: &dyn Fn() -> String,
-) -> Result<(), CheckError> {
+fn attributes(schema: Schema<'_>, node: &dyn NodeView, label: &dyn Fn() -> String) -> Result<(), CheckError> {
     for (attr, found) in (0..node.attr_count()).filter_map(|i| node.attr_at(i)) {
         let Some(known) = schema.attribute(attr) else {
             let (node, attr, known) = (label(), attr.to_owned(), names(schema));
@@ -181,27 +150,14 @@ fn attributes(
         };
         if known.kind != found {
             let (node, attr, expected) = (label(), attr.to_owned(), known.kind);
-            return Err(CheckError::AttrKind {
-                node,
-                attr,
-                expected,
-                found,
-            });
+            return Err(CheckError::AttrKind { node, attr, expected, found });
         }
     }
-    let held = |a: &Attr<'_>| {
-        (0..node.attr_count())
-            .filter_map(|i| node.attr_at(i))
-            .any(|(name, _)| name == a.name)
-    };
+    let held = |a: &Attr<'_>| (0..node.attr_count()).filter_map(|i| node.attr_at(i)).any(|(name, _)| name == a.name);
     match schema.attributes().find(|a| a.required && !held(a)) {
         Some(a) => {
             let (node, attr, expected) = (label(), a.name.to_owned(), a.kind);
-            Err(CheckError::MissingAttr {
-                node,
-                attr,
-                expected,
-            })
+            Err(CheckError::MissingAttr { node, attr, expected })
         }
         None => Ok(()),
     }
@@ -209,18 +165,10 @@ fn attributes(
 
 fn names(schema: Schema<'_>) -> String {
     let names: Vec<&str> = schema.attributes().map(|a| a.name).collect();
-    if names.is_empty() {
-        "none".to_owned()
-    } else {
-        names.join(", ")
-    }
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
-fn types(
-    schema: Schema<'_>,
-    node: &dyn NodeView,
-    label: &dyn Fn() -> String,
-) -> Result<(), CheckError> {
+fn types(schema: Schema<'_>, node: &dyn NodeView, label: &dyn Fn() -> String) -> Result<(), CheckError> {
     // The first input of each type variable, which the others have to agree with.
     let mut bound: Vec<(&str, usize, TypeId)> = Vec::new();
     for index in 0..node.input_count() {
@@ -241,44 +189,25 @@ fn types(
         };
         let value = node.input(index).unwrap_or_default().to_owned();
         let (what, param) = (format!("input {index}"), param.name.to_owned());
-        return Err(CheckError::Type {
-            node: label(),
-            what,
-            param,
-            value,
-            expected,
-            found,
-        });
+        return Err(CheckError::Type { node: label(), what, param, value, expected, found });
     }
     Ok(())
 }
 
 /// The variable that a value of this parameter binds; heterogeneous ones bind nothing.
 fn binding<'a>(param: &Param<'a>) -> Option<&'a str> {
-    let free = matches!(
-        param.arity,
-        Arity::Variadic {
-            homogeneous: false,
-            ..
-        }
-    );
+    let free = matches!(param.arity, Arity::Variadic { homogeneous: false, .. });
     param.variable.filter(|_| !free)
 }
 
 /// The types that output `index` may have, given the types of the inputs: one when a type variable
 /// that the inputs set decides it, else the schema's set. None for an output that does not exist.
-pub fn output_types(
-    schema: Schema<'_>,
-    node: &dyn NodeView,
-    index: usize,
-) -> Option<super::TypeSet> {
+pub fn output_types(schema: Schema<'_>, node: &dyn NodeView, index: usize) -> Option<super::TypeSet> {
     let out = schema.output(index)?;
     let variable = binding(&out);
     let set = variable.and_then(|variable| {
         let bound = |i: usize| schema.input(i).and_then(|p| binding(&p)) == Some(variable);
-        (0..node.input_count())
-            .filter(|i| bound(*i))
-            .find_map(|i| node.input_type(i))
+        (0..node.input_count()).filter(|i| bound(*i)).find_map(|i| node.input_type(i))
     });
     Some(set.map_or(out.types, super::TypeSet::of))
 }

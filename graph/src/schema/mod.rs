@@ -93,18 +93,13 @@ pub fn versions(domain: &str, op: &str) -> &'static [u16] {
 /// The newest opset of a domain that the schemas describe.
 pub fn newest(domain: &str) -> Option<u16> {
     let domain = canonical_domain(domain);
-    all()
-        .filter(|s| s.domain() == domain)
-        .map(|s| s.since())
-        .max()
+    all().filter(|s| s.domain() == domain).map(|s| s.since()).max()
 }
 
 /// The domains that have schemas, the standard one (the empty name) first.
 pub fn domains() -> impl Iterator<Item = &'static str> {
     let mut last = None;
-    all()
-        .map(|s| s.domain())
-        .filter(move |d| last.replace(*d) != Some(*d))
+    all().map(|s| s.domain()).filter(move |d| last.replace(*d) != Some(*d))
 }
 
 /// Every schema, by domain, operator and version.
@@ -114,11 +109,7 @@ pub fn all() -> impl Iterator<Item = Schema<'static>> {
 
 fn find(domain: &str, op: &str) -> Option<(&'static Table, usize)> {
     let domain = canonical_domain(domain);
-    let table = if domain == contrib::DOMAIN {
-        &*CONTRIB
-    } else {
-        &STANDARD
-    };
+    let table = if domain == contrib::DOMAIN { &*CONTRIB } else { &STANDARD };
     Some((table, table.find(domain, op)?))
 }
 
@@ -134,14 +125,8 @@ impl SchemaSet {
     /// or an operator that exists already.
     pub fn extend(&mut self, lines: &str) -> Result<(), text::TextError> {
         let table = text::read(lines)?;
-        if let Some(known) = table
-            .all()
-            .find(|s| !self.versions(s.domain(), s.name()).is_empty())
-        {
-            return Err(text::TextError::Exists {
-                domain: known.domain().to_owned(),
-                op: known.name().to_owned(),
-            });
+        if let Some(known) = table.all().find(|s| !self.versions(s.domain(), s.name()).is_empty()) {
+            return Err(text::TextError::Exists { domain: known.domain().to_owned(), op: known.name().to_owned() });
         }
         self.extra.push(table);
         Ok(())
@@ -155,8 +140,7 @@ impl SchemaSet {
 
     /// As [`versions`], over everything in the set.
     pub fn versions(&self, domain: &str, op: &str) -> &[u16] {
-        self.find(domain, op)
-            .map_or(&[], |(table, row)| table.versions(row))
+        self.find(domain, op).map_or(&[], |(table, row)| table.versions(row))
     }
 
     fn find(&self, domain: &str, op: &str) -> Option<(&Table, usize)> {
@@ -174,9 +158,7 @@ impl Table {
 
     fn find(&self, domain: &str, op: &str) -> Option<usize> {
         let key = |row: &[u16; 4]| (self.name(row[0]), self.name(row[1]));
-        self.ops
-            .binary_search_by(|row| key(row).cmp(&(domain, op)))
-            .ok()
+        self.ops.binary_search_by(|row| key(row).cmp(&(domain, op))).ok()
     }
 
     fn rows(&self, op: usize) -> std::ops::Range<usize> {
@@ -189,25 +171,13 @@ impl Table {
     }
 
     fn at_opset(&self, op: usize, opset: i64) -> Option<Schema<'_>> {
-        let older = self
-            .versions(op)
-            .partition_point(|since| i64::from(*since) <= opset);
+        let older = self.versions(op).partition_point(|since| i64::from(*since) <= opset);
         let row = self.rows(op).start + older.checked_sub(1)?;
-        Some(Schema {
-            table: self,
-            op,
-            row,
-        })
+        Some(Schema { table: self, op, row })
     }
 
     fn all(&self) -> impl Iterator<Item = Schema<'_>> {
-        let of = move |op| {
-            self.rows(op).map(move |row| Schema {
-                table: self,
-                op,
-                row,
-            })
-        };
+        let of = move |op| self.rows(op).map(move |row| Schema { table: self, op, row });
         (0..self.ops.len()).flat_map(of)
     }
 }
@@ -334,31 +304,16 @@ impl<'a> Schema<'a> {
         let arity = match option & 3 {
             0 => Arity::Single,
             1 => Arity::Optional,
-            _ => Arity::Variadic {
-                min: option >> 3,
-                homogeneous: option & 4 != 0,
-            },
+            _ => Arity::Variadic { min: option >> 3, homogeneous: option & 4 != 0 },
         };
-        Param {
-            name: self.table.name(name),
-            variable,
-            types,
-            arity,
-        }
+        Param { name: self.table.name(name), variable, types, arity }
     }
 
     fn attr(self, at: usize) -> Attr<'a> {
         let (name, bits, index) = (self.word(at), self.word(at + 1), self.word(at + 2));
         let kind = AttrKind::from_number(u32::from(bits & 0xFF)).unwrap_or(AttrKind::Tensor);
-        let default = (bits & 0x200 != 0)
-            .then(|| self.default_value(kind, index))
-            .flatten();
-        Attr {
-            name: self.table.name(name),
-            kind,
-            required: bits & 0x100 != 0,
-            default,
-        }
+        let default = (bits & 0x200 != 0).then(|| self.default_value(kind, index)).flatten();
+        Attr { name: self.table.name(name), kind, required: bits & 0x100 != 0, default }
     }
 
     fn default_value(self, kind: AttrKind, index: u16) -> Option<AttrValue<'a>> {
@@ -375,9 +330,7 @@ impl<'a> Schema<'a> {
             AttrKind::Str => AttrValue::Str(Cow::Borrowed(table.name(index))),
             AttrKind::Floats => AttrValue::Floats(list().iter().map(|i| float(*i)).collect()),
             AttrKind::Ints => AttrValue::Ints(list().iter().map(|i| int(*i)).collect()),
-            AttrKind::Strs => {
-                AttrValue::Strs(list().iter().map(|i| table.name(*i).to_owned()).collect())
-            }
+            AttrKind::Strs => AttrValue::Strs(list().iter().map(|i| table.name(*i).to_owned()).collect()),
             _ => return None,
         })
     }
@@ -398,26 +351,16 @@ fn counts<'a>(params: impl ExactSizeIterator<Item = Param<'a>>) -> std::ops::Ran
             Arity::Optional => {}
             Arity::Variadic { min: least, .. } => {
                 max = usize::MAX;
-                min = if least == 0 {
-                    min
-                } else {
-                    i + usize::from(least)
-                };
+                min = if least == 0 { min } else { i + usize::from(least) };
             }
         }
     }
     min..=max
 }
 
-fn nth<'a>(
-    mut params: impl ExactSizeIterator<Item = Param<'a>> + Clone,
-    index: usize,
-) -> Option<Param<'a>> {
+fn nth<'a>(mut params: impl ExactSizeIterator<Item = Param<'a>> + Clone, index: usize) -> Option<Param<'a>> {
     let variadic = |p: &Param<'_>| matches!(p.arity, Arity::Variadic { .. });
-    params
-        .clone()
-        .nth(index)
-        .or_else(|| params.by_ref().last().filter(variadic))
+    params.clone().nth(index).or_else(|| params.by_ref().last().filter(variadic))
 }
 
 /// An input or output as an operator declares it.

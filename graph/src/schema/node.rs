@@ -72,10 +72,7 @@ impl AttrKind {
 
     /// The kind with this printed name.
     pub fn from_name(name: &str) -> Option<AttrKind> {
-        KINDS
-            .iter()
-            .find(|(_, n)| *n == name)
-            .map(|(kind, _)| *kind)
+        KINDS.iter().find(|(_, n)| *n == name).map(|(kind, _)| *kind)
     }
 }
 

@@ -41,15 +41,9 @@ fn every_schema_is_found_by_its_versions() {
         let (domain, op) = (schema.domain(), schema.name());
         let found = versions(domain, op);
         assert!(found.is_sorted_by(|a, b| a < b) && found.contains(&schema.since()));
-        assert_eq!(
-            text::line(exact(domain, op, schema.since()).unwrap()),
-            text::line(schema)
-        );
+        assert_eq!(text::line(exact(domain, op, schema.since()).unwrap()), text::line(schema));
         assert!(lookup(domain, op, i64::from(found[0]) - 1).is_none());
-        assert_eq!(
-            lookup(domain, op, i64::MAX).map(|s| s.since()),
-            found.last().copied()
-        );
+        assert_eq!(lookup(domain, op, i64::MAX).map(|s| s.since()), found.last().copied());
     }
 }
 
@@ -58,25 +52,12 @@ fn names_need_no_escape_and_lists_are_sorted() {
     let plain = |t: &str| !t.contains([' ', ';', ':', '=', '(', ')', '!', '?', '*', '+', '~']);
     for schema in all() {
         assert!(plain(schema.domain()) && plain(schema.name()));
-        assert!(
-            schema
-                .inputs()
-                .chain(schema.outputs())
-                .all(|p| plain(p.name))
-        );
-        assert!(
-            schema
-                .attributes()
-                .map(|a| a.name)
-                .is_sorted_by(|a, b| a < b)
-        );
+        assert!(schema.inputs().chain(schema.outputs()).all(|p| plain(p.name)));
+        assert!(schema.attributes().map(|a| a.name).is_sorted_by(|a, b| a < b));
         assert!(schema.attributes().all(|a| plain(a.name)));
         assert!(schema.constraints().map(|c| c.0).is_sorted_by(|a, b| a < b));
         for (variable, _) in schema.constraints() {
-            assert!(
-                plain(variable) && TypeSet::parse(variable).is_none(),
-                "{schema:?}"
-            );
+            assert!(plain(variable) && TypeSet::parse(variable).is_none(), "{schema:?}");
         }
     }
 }
@@ -87,11 +68,6 @@ fn relu_14_is_what_the_page_says() {
     assert_eq!((relu.domain(), relu.name(), relu.since()), ("", "Relu", 14));
     let x = relu.inputs().next().unwrap();
     let all = types("f32,i8,i16,i32,i64,f16,f64,bf16");
-    let single = Param {
-        name: "X",
-        variable: Some("T"),
-        types: all,
-        arity: Arity::Single,
-    };
+    let single = Param { name: "X", variable: Some("T"), types: all, arity: Arity::Single };
     assert_eq!(x, single);
 }

@@ -29,15 +29,12 @@ use std::fmt::Write as _;
 use thiserror::Error;
 
 use super::{
-    Arity, Attr, AttrKind, AttrValue, FLAG_DEPRECATED, FLAG_EXPERIMENTAL, FLAG_FUNCTION, Param,
-    Schema, Table, TypeSet, canonical_domain,
+    Arity, Attr, AttrKind, AttrValue, FLAG_DEPRECATED, FLAG_EXPERIMENTAL, FLAG_FUNCTION, Param, Schema, Table, TypeSet,
+    canonical_domain,
 };
 
-const FLAGS: [(&str, u16); 3] = [
-    ("deprecated", FLAG_DEPRECATED),
-    ("experimental", FLAG_EXPERIMENTAL),
-    ("function", FLAG_FUNCTION),
-];
+const FLAGS: [(&str, u16); 3] =
+    [("deprecated", FLAG_DEPRECATED), ("experimental", FLAG_EXPERIMENTAL), ("function", FLAG_FUNCTION)];
 
 /// Why a text is not a list of schemas.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -71,28 +68,14 @@ pub fn line(schema: Schema<'_>) -> String {
 /// The digest of a schema: 64-bit FNV-1a of its canonical form without formal names.
 pub fn digest(schema: Schema<'_>) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
-    write_line(schema, false)
-        .bytes()
-        .fold(0xCBF2_9CE4_8422_2325, step)
+    write_line(schema, false).bytes().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
 fn write_line(schema: Schema<'_>, full: bool) -> String {
-    let domain = if schema.domain().is_empty() {
-        "ai.onnx"
-    } else {
-        schema.domain()
-    };
+    let domain = if schema.domain().is_empty() { "ai.onnx" } else { schema.domain() };
     let counted = if full { &FLAGS[..] } else { &FLAGS[..1] };
-    let flags: Vec<&str> = counted
-        .iter()
-        .filter(|(_, bit)| schema.flag(*bit))
-        .map(|(name, _)| *name)
-        .collect();
-    let flags = if flags.is_empty() {
-        "-".to_owned()
-    } else {
-        flags.join(",")
-    };
+    let flags: Vec<&str> = counted.iter().filter(|(_, bit)| schema.flag(*bit)).map(|(name, _)| *name).collect();
+    let flags = if flags.is_empty() { "-".to_owned() } else { flags.join(",") };
     let join = |items: Vec<String>| items.join(";");
     format!(
         "{domain} {} {} {flags} ({}) ({}) {{{}}} [{}]",
@@ -101,21 +84,12 @@ fn write_line(schema: Schema<'_>, full: bool) -> String {
         join(schema.inputs().map(|p| param(p, full)).collect()),
         join(schema.outputs().map(|p| param(p, full)).collect()),
         join(schema.attributes().map(|a| attribute(&a)).collect()),
-        join(
-            schema
-                .constraints()
-                .map(|(name, types)| format!("{name}={types}"))
-                .collect()
-        ),
+        join(schema.constraints().map(|(name, types)| format!("{name}={types}")).collect()),
     )
 }
 
 fn param(p: Param<'_>, full: bool) -> String {
-    let mut out = if full {
-        format!("{}:", p.name)
-    } else {
-        String::new()
-    };
+    let mut out = if full { format!("{}:", p.name) } else { String::new() };
     match p.variable {
         Some(variable) => out.push_str(variable),
         None => out.push_str(&p.types.to_string()),
@@ -151,11 +125,7 @@ fn default(value: &AttrValue<'_>) -> String {
         AttrValue::Int(i) => i.to_string(),
         AttrValue::Str(s) => escape(s),
         AttrValue::Floats(list) => list.iter().map(float).collect::<Vec<_>>().join(","),
-        AttrValue::Ints(list) => list
-            .iter()
-            .map(i64::to_string)
-            .collect::<Vec<_>>()
-            .join(","),
+        AttrValue::Ints(list) => list.iter().map(i64::to_string).collect::<Vec<_>>().join(","),
         AttrValue::Strs(list) => list.iter().map(|s| escape(s)).collect::<Vec<_>>().join(","),
         AttrValue::Opaque(_) => String::new(),
     }
@@ -221,17 +191,11 @@ pub(super) fn read(lines: &str) -> Result<Table, TextError> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        parsed.push(parse(line).map_err(|what| TextError::Line {
-            line: index + 1,
-            what,
-        })?);
+        parsed.push(parse(line).map_err(|what| TextError::Line { line: index + 1, what })?);
     }
     parsed.sort_by(|a, b| (a.domain, a.name, a.since).cmp(&(b.domain, b.name, b.since)));
     let key = |p: &Parsed<'_>| (p.domain.to_owned(), p.name.to_owned(), p.since);
-    if let Some(pair) = parsed
-        .windows(2)
-        .find(|pair| key(&pair[0]) == key(&pair[1]))
-    {
+    if let Some(pair) = parsed.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
         let (domain, op, _) = key(&pair[0]);
         return Err(TextError::Exists { domain, op });
     }
@@ -244,61 +208,30 @@ pub(super) fn read(lines: &str) -> Result<Table, TextError> {
 
 fn parse(line: &str) -> Result<Parsed<'_>, String> {
     let fields: Vec<&str> = line.split(' ').collect();
-    let [
-        domain,
-        name,
-        since,
-        flags,
-        inputs,
-        outputs,
-        attributes,
-        constraints,
-    ] = fields[..]
-    else {
-        return Err(format!(
-            "expected 8 fields one space apart, found {}",
-            fields.len()
-        ));
+    let [domain, name, since, flags, inputs, outputs, attributes, constraints] = fields[..] else {
+        return Err(format!("expected 8 fields one space apart, found {}", fields.len()));
     };
     if domain.is_empty() || name.is_empty() {
         return Err("the domain and the operator need a name".to_owned());
     }
-    let since: u16 = since
-        .parse()
-        .map_err(|_| format!("'{since}' is no since-version"))?;
+    let since: u16 = since.parse().map_err(|_| format!("'{since}' is no since-version"))?;
     let mut constraints = items(constraints, '[', ']')?
         .map(|item| {
             let (name, types) = item.split_once('=').unwrap_or((item, ""));
             let set = TypeSet::parse(types).filter(|set| !set.is_empty());
-            Ok((
-                name,
-                set.ok_or_else(|| format!("'{item}' is no constraint name=types"))?,
-            ))
+            Ok((name, set.ok_or_else(|| format!("'{item}' is no constraint name=types"))?))
         })
         .collect::<Result<Vec<_>, String>>()?;
     constraints.sort_by_key(|(name, _)| *name);
     let params = |text| -> Result<Vec<_>, String> {
-        items(text, '(', ')')?
-            .map(|item| parse_param(item, &constraints))
-            .collect()
+        items(text, '(', ')')?.map(|item| parse_param(item, &constraints)).collect()
     };
     let (inputs, outputs) = (params(inputs)?, params(outputs)?);
-    let mut attributes = items(attributes, '{', '}')?
-        .map(parse_attribute)
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut attributes = items(attributes, '{', '}')?.map(parse_attribute).collect::<Result<Vec<_>, _>>()?;
     attributes.sort_by_key(|a| a.name);
     let domain = canonical_domain(domain);
     let flags = parse_flags(flags)?;
-    Ok(Parsed {
-        domain,
-        name,
-        since,
-        flags,
-        constraints,
-        inputs,
-        outputs,
-        attributes,
-    })
+    Ok(Parsed { domain, name, since, flags, constraints, inputs, outputs, attributes })
 }
 
 fn items(text: &str, open: char, close: char) -> Result<impl Iterator<Item = &str>, String> {
@@ -313,16 +246,11 @@ fn parse_flags(text: &str) -> Result<u16, String> {
     }
     text.split(',').try_fold(0, |flags, name| {
         let known = FLAGS.iter().find(|(n, _)| *n == name);
-        known
-            .map(|(_, bit)| flags | bit)
-            .ok_or_else(|| format!("'{name}' is no flag"))
+        known.map(|(_, bit)| flags | bit).ok_or_else(|| format!("'{name}' is no flag"))
     })
 }
 
-fn parse_param<'t>(
-    item: &'t str,
-    constraints: &[(&str, TypeSet)],
-) -> Result<ParsedParam<'t>, String> {
+fn parse_param<'t>(item: &'t str, constraints: &[(&str, TypeSet)]) -> Result<ParsedParam<'t>, String> {
     let bad = || format!("'{item}' is no parameter name:type with an arity");
     let (name, rest) = item.split_once(':').ok_or_else(bad)?;
     let (rest, homogeneous) = match rest.strip_suffix('~') {
@@ -336,21 +264,14 @@ fn parse_param<'t>(
         "*" => 2 | homogeneous,
         "+" => 2 | homogeneous | 1 << 3,
         more => {
-            let least: u16 = more
-                .strip_prefix('+')
-                .and_then(|n| n.parse().ok())
-                .ok_or_else(bad)?;
+            let least: u16 = more.strip_prefix('+').and_then(|n| n.parse().ok()).ok_or_else(bad)?;
             2 | homogeneous | least.checked_mul(8).ok_or_else(bad)?
         }
     };
     let ty = &rest[..at];
     let ty = match constraints.iter().position(|(name, _)| *name == ty) {
         Some(index) => ParsedType::Constraint(index),
-        None => ParsedType::Fixed(
-            TypeSet::parse(ty)
-                .filter(|s| !s.is_empty())
-                .ok_or_else(bad)?,
-        ),
+        None => ParsedType::Fixed(TypeSet::parse(ty).filter(|s| !s.is_empty()).ok_or_else(bad)?),
     };
     Ok(ParsedParam { name, ty, option })
 }
@@ -372,12 +293,7 @@ fn parse_attribute(item: &str) -> Result<Attr<'_>, String> {
         Some(value) => Some(parse_default(kind, value).ok_or_else(bad)?),
         None => None,
     };
-    Ok(Attr {
-        name,
-        kind,
-        required,
-        default,
-    })
+    Ok(Attr { name, kind, required, default })
 }
 
 fn parse_default(kind: AttrKind, text: &str) -> Option<AttrValue<'static>> {
@@ -434,10 +350,7 @@ impl<T: Clone + Eq + std::hash::Hash> Pool<T> {
 
 fn small(n: usize) -> Result<u16, TextError> {
     // The top bit marks constraints in the code stream.
-    u16::try_from(n)
-        .ok()
-        .filter(|n| *n < 0x8000)
-        .ok_or(TextError::TooLarge)
+    u16::try_from(n).ok().filter(|n| *n < 0x8000).ok_or(TextError::TooLarge)
 }
 
 fn push<T>(list: &mut Vec<T>, item: T) -> Result<u16, TextError> {
@@ -454,15 +367,9 @@ impl Builder {
             Some(last) if last[..2] == [domain, name] => last[3] += 1,
             _ => self.ops.push([domain, name, row, 1]),
         }
-        self.at
-            .push(u16::try_from(self.code.len()).map_err(|_| TextError::TooLarge)?);
+        self.at.push(u16::try_from(self.code.len()).map_err(|_| TextError::TooLarge)?);
         self.code.push(schema.flags);
-        for count in [
-            schema.constraints.len(),
-            schema.inputs.len(),
-            schema.outputs.len(),
-            schema.attributes.len(),
-        ] {
+        for count in [schema.constraints.len(), schema.inputs.len(), schema.outputs.len(), schema.attributes.len()] {
             self.code.push(small(count)?);
         }
         for (name, types) in &schema.constraints {
@@ -480,13 +387,9 @@ impl Builder {
         for a in &schema.attributes {
             let has = if a.default.is_some() { 0x200 } else { 0 };
             let required = if a.required { 0x100 } else { 0 };
-            let index = a
-                .default
-                .as_ref()
-                .map_or(Ok(0), |value| self.default_index(value))?;
+            let index = a.default.as_ref().map_or(Ok(0), |value| self.default_index(value))?;
             let name = self.names.add(a.name.to_owned())?;
-            self.code
-                .extend([name, a.kind as u16 | has | required, index]);
+            self.code.extend([name, a.kind as u16 | has | required, index]);
         }
         Ok(())
     }
@@ -497,10 +400,7 @@ impl Builder {
             AttrValue::Int(i) => return push(&mut self.ints, *i),
             AttrValue::Str(s) => return self.names.add(s.clone().into_owned()),
             AttrValue::Opaque(_) => return Ok(0),
-            AttrValue::Floats(list) => list
-                .iter()
-                .map(|f| push(&mut self.floats, f.to_bits()))
-                .collect(),
+            AttrValue::Floats(list) => list.iter().map(|f| push(&mut self.floats, f.to_bits())).collect(),
             AttrValue::Ints(list) => list.iter().map(|i| push(&mut self.ints, *i)).collect(),
             AttrValue::Strs(list) => list.iter().map(|s| self.names.add(s.clone())).collect(),
         };

@@ -58,10 +58,7 @@ const MAP: u8 = 4;
 
 /// The short name of an element type, by its ONNX number.
 pub fn element_name(dtype: i32) -> Option<&'static str> {
-    ELEMENTS
-        .get(usize::try_from(dtype).ok()?)
-        .copied()
-        .filter(|_| dtype != 0)
+    ELEMENTS.get(usize::try_from(dtype).ok()?).copied().filter(|_| dtype != 0)
 }
 
 /// The ONNX number of an element type, by its short name.
@@ -218,10 +215,7 @@ impl TypeSet {
 
     /// Whether every type of `other` is in this set.
     pub fn includes(self, other: TypeSet) -> bool {
-        self.0
-            .iter()
-            .zip(other.0)
-            .all(|(mine, theirs)| mine & theirs == theirs)
+        self.0.iter().zip(other.0).all(|(mine, theirs)| mine & theirs == theirs)
     }
 
     /// The types in either.
@@ -251,9 +245,7 @@ impl TypeSet {
 
     /// The types, in the order of the bits: tensors, sequences, optionals, maps.
     pub fn iter(self) -> impl Iterator<Item = TypeId> {
-        (0..=TypeId::new(MAP, 31).0)
-            .map(TypeId)
-            .filter(move |ty| self.contains(*ty))
+        (0..=TypeId::new(MAP, 31).0).map(TypeId).filter(move |ty| self.contains(*ty))
     }
 
     /// Reads the printed form. An empty text is the empty set.
@@ -362,10 +354,7 @@ mod tests {
         let b = TypeSet::parse("f64,seq(f32),opt(seq(i8))").unwrap();
         assert_eq!(a.to_string(), "f32,f64,seq(f32),map(i64,f32)");
         assert_eq!(a.intersection(b).to_string(), "f64,seq(f32)");
-        assert_eq!(
-            a.union(b).to_string(),
-            "f32,f64,seq(f32),opt(seq(i8)),map(i64,f32)"
-        );
+        assert_eq!(a.union(b).to_string(), "f32,f64,seq(f32),opt(seq(i8)),map(i64,f32)");
         assert_eq!((a.len(), b.len(), TypeSet::EMPTY.len()), (4, 3, 0));
         assert!(a.union(b).includes(a) && !a.includes(b) && a.includes(TypeSet::EMPTY));
         assert!(a.contains(TypeId::parse("seq(f32)").unwrap()));
@@ -376,10 +365,7 @@ mod tests {
         assert_eq!(TypeSet::parse("f32,"), None);
         assert_eq!(TypeSet::of(TypeId::OTHER), TypeSet::EMPTY);
         assert!(!a.contains(TypeId::OTHER));
-        assert_eq!(
-            (TypeId::OTHER.sequence(), TypeId::OTHER.item()),
-            (None, None)
-        );
+        assert_eq!((TypeId::OTHER.sequence(), TypeId::OTHER.item()), (None, None));
         assert_eq!(TypeSet::of(TypeId::parse("i4").unwrap()).to_string(), "i4");
     }
 }

@@ -1,0 +1,73 @@
+//! Following small integers through element-wise operators.
+
+use smallvec::SmallVec;
+
+use super::InferCx;
+use crate::ir::{Dims, ExprId, ExprTable, KNOWN_LIMIT};
+
+/// Sets the elements of output 0 to `f` of the elements of inputs 0 and 1, broadcast to `dims`.
+pub(super) fn binary(cx: &mut InferCx<'_>, dims: &Dims, f: impl Fn(&mut ExprTable, ExprId, ExprId) -> ExprId) {
+    let (Some(a), Some(b)) = (cx.known(0), cx.known(1)) else { return };
+    let (Some(ad), Some(bd), Some(od)) = (fixed(cx, 0), fixed(cx, 1), sizes(cx, dims)) else { return };
+    let count: usize = od.iter().product();
+    if count > KNOWN_LIMIT {
+        return;
+    }
+    let made: SmallVec<[ExprId; 8]> = (0..count)
+        .filter_map(|at| {
+            let (x, y) = (a.get(source(at, &od, &ad))?, b.get(source(at, &od, &bd))?);
+            Some(f(cx.exprs, *x, *y))
+        })
+        .collect();
+    if made.len() == count {
+        cx.set_known(0, &made);
+    }
+}
+
+/// Sets the elements of output 0 to `f` of each element of input 0.
+pub(super) fn unary(cx: &mut InferCx<'_>, f: impl Fn(&mut ExprTable, ExprId) -> ExprId) {
+    let Some(a) = cx.known(0) else { return };
+    let made: SmallVec<[ExprId; 8]> = a.into_iter().map(|x| f(cx.exprs, x)).collect();
+    cx.set_known(0, &made);
+}
+
+type Sizes = SmallVec<[usize; 6]>;
+
+fn fixed(cx: &InferCx<'_>, i: usize) -> Option<Sizes> {
+    sizes(cx, &cx.dims(i)?)
+}
+
+fn sizes(cx: &InferCx<'_>, dims: &Dims) -> Option<Sizes> {
+    dims.iter().map(|&d| usize::try_from(cx.exprs.as_const(d)?).ok()).collect()
+}
+
+/// Index into a tensor of dims `from` of what element `at` of the broadcast tensor `to` reads.
+fn source(mut at: usize, to: &Sizes, from: &Sizes) -> usize {
+    let (mut index, mut stride) = (0, 1);
+    let skip = to.len() - from.len();
+    for (axis, &size) in to.iter().enumerate().rev() {
+        let here = at % size;
+        at /= size;
+        if let Some(&own) = axis.checked_sub(skip).and_then(|a| from.get(a)) {
+            index += if own == 1 { 0 } else { here * stride };
+            stride *= own;
+        }
+    }
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn broadcast_reads_repeat_along_axes_of_one() {
+        let to = Sizes::from_slice(&[2, 3]);
+        let row = Sizes::from_slice(&[3]);
+        let column = Sizes::from_slice(&[2, 1]);
+        let rows: Vec<_> = (0..6).map(|at| source(at, &to, &row)).collect();
+        let columns: Vec<_> = (0..6).map(|at| source(at, &to, &column)).collect();
+        assert_eq!(rows, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(columns, [0, 0, 0, 1, 1, 1]);
+    }
+}

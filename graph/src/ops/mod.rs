@@ -1,0 +1,110 @@
+//! What operators mean to the host: types, shapes and small integer values of outputs, and the
+//! standard body of composite ones. One [`OpDef`] row per operator, in one file per family.
+//!
+//! Rules are written for the **newest** version of an operator only, with defaults filled in and
+//! counts, attribute kinds and type lists checked against the schema before they run. How
+//! operators are computed is not known here.
+
+mod infer;
+mod known;
+#[cfg(test)]
+pub(crate) mod testing;
+
+mod arith;
+mod conv;
+mod layout;
+mod matmul;
+mod pool;
+mod softmax;
+mod unary;
+mod window;
+
+use std::sync::LazyLock;
+
+use hashbrown::HashMap;
+
+pub use infer::InferCx;
+
+use crate::error::Result;
+
+/// Every family. Sorted by name.
+pub static FAMILIES: &[(&str, &[OpDef])] = &[
+    ("arith", arith::OPS),
+    ("conv", conv::OPS),
+    ("layout", layout::OPS),
+    ("matmul", matmul::OPS),
+    ("pool", pool::OPS),
+    ("softmax", softmax::OPS),
+    ("unary", unary::OPS),
+];
+
+/// The host's rules for one operator in its newest version.
+#[derive(Debug)]
+pub struct OpDef {
+    /// Domain; `""` is the standard one.
+    pub domain: &'static str,
+    /// ONNX's name.
+    pub name: &'static str,
+    /// Sets the type of every output, and its elements where small integers can be followed.
+    pub infer: InferFn,
+    /// What folding may do with it.
+    pub fold: Fold,
+}
+
+/// A type and shape rule.
+///
+/// It may trust that the node keeps to the newest schema; it must not trust sizes. An output that
+/// it says nothing of has an unknown type. Contradictions are errors that name both sides
+/// ([`InferCx::fail`]); the caller adds the node.
+pub type InferFn = fn(&mut InferCx<'_>) -> Result<()>;
+
+/// What constant folding may do with an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Computed in the host's fold program when inputs are constant and results are small.
+    Small,
+    /// Never folded at any size, though it depends on nothing but its inputs.
+    Never,
+    /// Differs from run to run: not folded, and what it feeds is not a constant expression.
+    Random,
+}
+
+impl OpDef {
+    /// A standard operator that folds.
+    pub const fn new(name: &'static str, infer: InferFn) -> OpDef {
+        OpDef { domain: "", name, infer, fold: Fold::Small }
+    }
+
+    /// The same in another domain.
+    pub const fn domain(self, domain: &'static str) -> OpDef {
+        OpDef { domain, ..self }
+    }
+
+    /// The same with another folding rule.
+    pub const fn fold(self, fold: Fold) -> OpDef {
+        OpDef { fold, ..self }
+    }
+}
+
+/// The rules of an operator; `None` for one that this build has none for.
+pub fn find(domain: &str, name: &str) -> Option<&'static OpDef> {
+    static INDEX: LazyLock<HashMap<(&str, &str), &OpDef>> =
+        LazyLock::new(|| all().map(|def| ((def.domain, def.name), def)).collect());
+    INDEX.get(&(domain, name)).copied()
+}
+
+/// Every row.
+pub fn all() -> impl Iterator<Item = &'static OpDef> {
+    FAMILIES.iter().flat_map(|(_, ops)| ops.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_unique_and_families_sorted() {
+        assert_eq!(all().count(), all().map(|d| (d.domain, d.name)).collect::<std::collections::BTreeSet<_>>().len());
+        assert!(FAMILIES.windows(2).all(|w| w[0].0 < w[1].0));
+    }
+}
