@@ -1,1 +1,3 @@
 //! The CPU execution provider of Ortolan.
+
+pub mod simd;
