@@ -15,6 +15,26 @@ extern "C" {
 #define ORTOLAN_EP_STATIC_ASSERT(c, m) _Static_assert(c, m)
 #endif
 
+/* ORTOLAN_EP_TARGET: what a manifest says under "target". */
+#if defined(__x86_64__) || defined(_M_X64)
+#define ORTOLAN_EP_ARCH "x86_64"
+#elif defined(__aarch64__) || defined(_M_ARM64)
+#define ORTOLAN_EP_ARCH "aarch64"
+#else
+#error "no ORTOLAN_EP_ARCH for this processor"
+#endif
+#if defined(__linux__) && defined(__GLIBC__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH "-linux-gnu"
+#elif defined(__linux__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH "-linux-musl"
+#elif defined(__APPLE__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH "-macos"
+#elif defined(_WIN32)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH "-windows"
+#else
+#error "no ORTOLAN_EP_TARGET for this system"
+#endif
+
 #define ORTOLAN_EP_V1_FINGERPRINT 0xc8b6f0007066257aull
 #define ORTOLAN_EP_V1_FINGERPRINT_TEXT "0xc8b6f0007066257a"
 #define ORTOLAN_EP_MAGIC { 'O', 'R', 'T', 'O', 'L', 'E', 'P', 1 }
@@ -504,7 +524,7 @@ struct OrtolanEpHostV1 {
   void (*port)(const OrtolanEpCall *, uint32_t, uint32_t, uint32_t);
   /* run: index (NONE: a loose element), dtype, rank, shape: host memory to write. Again for an index only with the same shape. */
   int32_t (*output)(const OrtolanEpCall *, uint32_t, uint32_t, uint32_t, const int64_t *, OrtolanEpValue *);
-  /* run: instead of `output`: own memory with a release, an input's buffer, or a composite. Strings are copied. */
+  /* run: instead of `output`: own memory with a release, an input's buffer, or a composite. Strings are copied. Released once, also when it is refused. */
   int32_t (*give)(const OrtolanEpCall *, uint32_t, const OrtolanEpValue *, OrtolanEpReleaseFn, void *);
   /* run: scratch, aligned to 64, gone when the call returns; null: a limit was reached. */
   uint8_t *(*alloc)(const OrtolanEpCall *, uint64_t);

@@ -2,7 +2,7 @@
 //!
 //! Every exported function is a barrier: a panic becomes code `PANIC` with the text and place of the panic.
 
-use crate::call::{Call, ClaimCall, CompileCall, DevicesCall, Error, Result, RunCall};
+use crate::call::{Call, ClaimCall, CompileCall, DevicesCall, Error, Result, RunCall, drop_payload};
 use crate::plugin;
 use crate::raw::{self, NONE, Str};
 use crate::view::{PartDesc, Program};
@@ -232,6 +232,7 @@ unsafe fn free<T>(object: *mut c_void) {
     let object = unsafe { Box::from_raw(object.cast::<T>()) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
         plugin::log(1, &format!("panic while freeing: {}", plugin::panic_text(panic.as_ref())));
+        drop_payload(panic);
     }
 }
 
@@ -241,7 +242,9 @@ pub(crate) fn guard(call: &Call<'_>, f: impl FnOnce() -> Result<()>) -> i32 {
         Ok(Ok(())) => return raw::OK,
         Ok(Err(error)) => error,
         Err(panic) => {
-            Error { code: raw::PANIC, node: NONE, message: format!("panic: {}", plugin::panic_text(panic.as_ref())) }
+            let message = format!("panic: {}", plugin::panic_text(panic.as_ref()));
+            drop_payload(panic);
+            Error { code: raw::PANIC, node: NONE, message }
         }
     };
     let code = if error.code == raw::OK { raw::FAILED } else { error.code };

@@ -3,7 +3,7 @@
 use crate::codes::{DType, NoDeviceCode, RejectCode};
 use crate::raw::{self, NONE, Str};
 use crate::view::{Element, PartDesc, Program, Value};
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ffi::c_void;
 use core::ops::{Deref, Range};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -166,7 +166,19 @@ unsafe extern "C" fn run_lane<F: Fn(usize, Range<usize>) + Sync>(
     }
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (lanes.body)(worker as usize, begin..end))) {
         lanes.stop.store(true, Ordering::Relaxed);
-        lanes.panic.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(panic);
+        let mut first = lanes.panic.lock().unwrap_or_else(|e| e.into_inner());
+        if first.is_none() {
+            *first = Some(panic);
+        } else {
+            drop_payload(panic);
+        }
+    }
+}
+
+/// Drops what a panic carried. The payload's destructor may panic as well; what that one carries is leaked.
+pub(crate) fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        core::mem::forget(second);
     }
 }
 
@@ -290,7 +302,10 @@ impl<'a> CompileCall<'a> {
 #[derive(Debug)]
 pub struct RunCall<'a> {
     call: Call<'a>,
-    taken: RefCell<Vec<u32>>,
+    /// Outputs below 64 that were asked for; a run allocates nothing for the usual part.
+    taken: Cell<u64>,
+    /// Those from 64 on.
+    taken_far: RefCell<Vec<u32>>,
 }
 
 impl<'a> Deref for RunCall<'a> {
@@ -302,7 +317,7 @@ impl<'a> Deref for RunCall<'a> {
 
 impl<'a> RunCall<'a> {
     pub(crate) fn new(call: Call<'a>) -> Self {
-        RunCall { call, taken: RefCell::new(Vec::new()) }
+        RunCall { call, taken: Cell::new(0), taken_far: RefCell::new(Vec::new()) }
     }
 
     /// Inputs in the part's order.
@@ -348,12 +363,21 @@ impl<'a> RunCall<'a> {
     }
 
     fn take(&self, index: u32) -> Result<()> {
-        let mut taken = self.taken.borrow_mut();
-        if index != NONE && taken.contains(&index) {
-            return Err(Error::new(format!("output {index} was asked for twice")));
-        }
-        taken.push(index);
-        Ok(())
+        let again = match index {
+            NONE => false,
+            0..64 => {
+                let before = self.taken.get();
+                self.taken.set(before | 1 << index);
+                before & 1 << index != 0
+            }
+            _ => {
+                let mut far = self.taken_far.borrow_mut();
+                let again = far.contains(&index);
+                far.push(index);
+                again
+            }
+        };
+        if again { Err(Error::new(format!("output {index} was asked for twice"))) } else { Ok(()) }
     }
 
     /// Hands input `from` over as output `index`.
@@ -375,7 +399,9 @@ impl<'a> RunCall<'a> {
             // SAFETY: made by `Box::into_raw` below, released once.
             let owner = unsafe { Box::from_raw(owner.cast::<T>()) };
             // A panic of a destructor must not cross; there is nobody to tell.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(owner)));
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(owner))) {
+                drop_payload(panic);
+            }
         }
         let owner = Box::into_raw(owner).cast::<c_void>();
         // SAFETY: the caller's promise; the host calls release once, also when it refuses.
@@ -467,3 +493,22 @@ pub const EMPTY: raw::Value = raw::Value {
     items: core::ptr::null(),
     buffer: core::ptr::null_mut(),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panicking_payload_is_dropped_without_unwinding() {
+        struct Bomb(u32);
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                if self.0 > 0 {
+                    std::panic::panic_any(Bomb(self.0 - 1));
+                }
+            }
+        }
+        let caught = catch_unwind(|| std::panic::panic_any(Bomb(2))).expect_err("it panics");
+        drop_payload(caught);
+    }
+}

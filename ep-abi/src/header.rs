@@ -58,6 +58,26 @@ extern \"C\" {
 #else
 #define ORTOLAN_EP_STATIC_ASSERT(c, m) _Static_assert(c, m)
 #endif
+
+/* ORTOLAN_EP_TARGET: what a manifest says under \"target\". */
+#if defined(__x86_64__) || defined(_M_X64)
+#define ORTOLAN_EP_ARCH \"x86_64\"
+#elif defined(__aarch64__) || defined(_M_ARM64)
+#define ORTOLAN_EP_ARCH \"aarch64\"
+#else
+#error \"no ORTOLAN_EP_ARCH for this processor\"
+#endif
+#if defined(__linux__) && defined(__GLIBC__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH \"-linux-gnu\"
+#elif defined(__linux__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH \"-linux-musl\"
+#elif defined(__APPLE__)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH \"-macos\"
+#elif defined(_WIN32)
+#define ORTOLAN_EP_TARGET ORTOLAN_EP_ARCH \"-windows\"
+#else
+#error \"no ORTOLAN_EP_TARGET for this system\"
+#endif
 ";
 
 const TAIL: &str = "#endif

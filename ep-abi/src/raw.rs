@@ -537,7 +537,7 @@ c_struct! {
         port: unsafe extern "C" fn(*const Call, u32, u32, u32),
         /// run: index (NONE: a loose element), dtype, rank, shape: host memory to write. Again for an index only with the same shape.
         output: unsafe extern "C" fn(*const Call, u32, u32, u32, *const i64, *mut Value) -> i32,
-        /// run: instead of `output`: own memory with a release, an input's buffer, or a composite. Strings are copied.
+        /// run: instead of `output`: own memory with a release, an input's buffer, or a composite. Strings are copied. Released once, also when it is refused.
         give: unsafe extern "C" fn(*const Call, u32, *const Value, ReleaseFn, *mut c_void) -> i32,
         /// run: scratch, aligned to 64, gone when the call returns; null: a limit was reached.
         alloc: unsafe extern "C" fn(*const Call, u64) -> *mut u8,

@@ -62,7 +62,7 @@ fn header_compiles_as_c() {
     let dir = std::env::temp_dir().join(format!("ortolan-header-{}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("temporary folder");
     let source = dir.join("t.c");
-    std::fs::write(&source, "#include \"ortolan_ep.h\"\nconst OrtolanEpEntry e = { ORTOLAN_EP_MAGIC, 1, 0, sizeof(OrtolanEpEntry), 0, ORTOLAN_EP_V1_FINGERPRINT, {0, 0}, {0, 0}, 0 };\n").expect("write");
+    std::fs::write(&source, "#include \"ortolan_ep.h\"\nconst OrtolanEpEntry e = { ORTOLAN_EP_MAGIC, 1, 0, sizeof(OrtolanEpEntry), 0, ORTOLAN_EP_V1_FINGERPRINT, {0, 0}, {0, 0}, 0 };\nconst char t[] = ORTOLAN_EP_TARGET;\n").expect("write");
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let output = std::process::Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"])
