@@ -1,1 +1,4 @@
 //! The Ortolan core: plugin host, partitioner, plan, executor, session.
+
+pub mod codes;
+pub mod host;
