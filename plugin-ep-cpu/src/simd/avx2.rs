@@ -117,11 +117,21 @@ impl Simd for Avx2 {
         let [top, bottom] = fours;
         for i in 0..4 {
             // SAFETY: the token proves AVX2; the caller gives 8 writable rows.
-            unsafe { self.store(to.add(i * to_step), _mm256_permute2f128_ps::<0x20>(top[i], bottom[i])) };
+            unsafe {
+                self.store(
+                    to.add(i * to_step),
+                    _mm256_permute2f128_ps::<0x20>(top[i], bottom[i]),
+                )
+            };
         }
         for i in 0..4 {
             // SAFETY: the token proves AVX2; the caller gives 8 writable rows.
-            unsafe { self.store(to.add((i + 4) * to_step), _mm256_permute2f128_ps::<0x31>(top[i], bottom[i])) };
+            unsafe {
+                self.store(
+                    to.add((i + 4) * to_step),
+                    _mm256_permute2f128_ps::<0x31>(top[i], bottom[i]),
+                )
+            };
         }
     }
     #[inline(always)]

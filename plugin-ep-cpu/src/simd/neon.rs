@@ -146,7 +146,10 @@ impl Simd for Neon {
         let mut lanes = [0_u32; 4];
         // SAFETY: the array holds four values.
         unsafe { vst1q_u32(lanes.as_mut_ptr(), mask) };
-        lanes.iter().rev().fold(0, |bits, lane| bits << 1 | (lane & 1))
+        lanes
+            .iter()
+            .rev()
+            .fold(0, |bits, lane| bits << 1 | (lane & 1))
     }
     #[inline(always)]
     fn reduce_sum(self, x: F) -> f32 {

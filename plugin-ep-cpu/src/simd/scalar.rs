@@ -16,7 +16,11 @@ type I = [i32; N];
 type M = [bool; N];
 
 #[inline(always)]
-fn each<A: Copy, B: Copy, R: Copy + Default>(a: [A; N], b: [B; N], f: impl Fn(A, B) -> R) -> [R; N] {
+fn each<A: Copy, B: Copy, R: Copy + Default>(
+    a: [A; N],
+    b: [B; N],
+    f: impl Fn(A, B) -> R,
+) -> [R; N] {
     let mut out = [R::default(); N];
     for i in 0..N {
         out[i] = f(a[i], b[i]);
@@ -155,7 +159,9 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn bits_of(self, mask: M) -> u32 {
-        mask.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane))
+        mask.iter()
+            .rev()
+            .fold(0, |bits, &lane| bits << 1 | u32::from(lane))
     }
     #[inline(always)]
     fn reduce_sum(self, x: F) -> f32 {
