@@ -168,11 +168,17 @@ macro_rules! __first {
 #[macro_export]
 macro_rules! __export_sabi_root {
     ($entry:ident, $v1:ident) => {
-        #[$crate::abi_stable::export_root_module]
-        fn root() -> $crate::sabi::EpModule_Ref {
-            use $crate::abi_stable::{RRef, prefix_type::PrefixTypeTrait, std_types::RNone};
-            $crate::sabi::EpModule { entry: RRef::new(&$entry), v1: RRef::new(&$v1), host_v1: RNone }.leak_into_prefix()
+        // What `#[export_root_module]` expands to, but by a path that does not ask the plugin for abi_stable.
+        extern "C" fn root() -> $crate::abi_stable::library::RootModuleResult {
+            fn module() -> $crate::sabi::EpModule_Ref {
+                $crate::sabi::root(&$entry, &$v1)
+            }
+            $crate::abi_stable::library::__call_root_module_loader(module)
         }
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals)] // the name is abi_stable's
+        pub static _1as_0lib_1header_0root_bmodule_bloader: $crate::abi_stable::library::LibHeader =
+            $crate::sabi::header(root);
     };
 }
 
