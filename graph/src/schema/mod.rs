@@ -17,7 +17,12 @@ mod types;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-pub use node::{AttrKind, AttrValue, NodeView};
+use bytes::Bytes;
+
+use crate::error::{Code, Error, Result};
+use crate::ir::AttrValue;
+
+pub use node::{AttrKind, View};
 pub use types::{TypeId, TypeSet, element_name, element_number};
 
 /// The version of the `onnx` package that the standard table was made from.
@@ -75,14 +80,14 @@ pub fn canonical_domain(domain: &str) -> &str {
 
 /// The schema in force at an opset: the newest version of the operator that is not newer.
 /// A deprecated version is answered like any other.
-pub fn lookup(domain: &str, op: &str, opset: i64) -> Option<Schema<'static>> {
+pub fn lookup(domain: &str, op: &str, opset: u32) -> Option<Schema<'static>> {
     let (table, row) = find(domain, op)?;
     table.at_opset(row, opset)
 }
 
 /// Exactly this version of an operator.
-pub fn exact(domain: &str, op: &str, since: u16) -> Option<Schema<'static>> {
-    lookup(domain, op, since.into()).filter(|s| s.since() == since)
+pub fn exact(domain: &str, op: &str, since: u32) -> Option<Schema<'static>> {
+    lookup(domain, op, since).filter(|s| s.since() == since)
 }
 
 /// The since-versions of an operator, rising; empty when the operator is unknown.
@@ -91,7 +96,7 @@ pub fn versions(domain: &str, op: &str) -> &'static [u16] {
 }
 
 /// The newest opset of a domain that the schemas describe.
-pub fn newest(domain: &str) -> Option<u16> {
+pub fn newest(domain: &str) -> Option<u32> {
     let domain = canonical_domain(domain);
     all().filter(|s| s.domain() == domain).map(|s| s.since()).max()
 }
@@ -123,17 +128,18 @@ pub struct SchemaSet {
 impl SchemaSet {
     /// Reads schemas in text form, one a line. None is added when one cannot be: a malformed line,
     /// or an operator that exists already.
-    pub fn extend(&mut self, lines: &str) -> Result<(), text::TextError> {
+    pub fn extend(&mut self, lines: &str) -> Result<()> {
         let table = text::read(lines)?;
         if let Some(known) = table.all().find(|s| !self.versions(s.domain(), s.name()).is_empty()) {
-            return Err(text::TextError::Exists { domain: known.domain().to_owned(), op: known.name().to_owned() });
+            let (op, domain) = (known.name(), known.domain());
+            return Err(Error::new(Code::Text, format!("operator {op} of domain '{domain}' has a schema already")));
         }
         self.extra.push(table);
         Ok(())
     }
 
     /// As [`lookup`], over everything in the set.
-    pub fn lookup(&self, domain: &str, op: &str, opset: i64) -> Option<Schema<'_>> {
+    pub fn lookup(&self, domain: &str, op: &str, opset: u32) -> Option<Schema<'_>> {
         let (table, row) = self.find(domain, op)?;
         table.at_opset(row, opset)
     }
@@ -170,8 +176,8 @@ impl Table {
         &self.since[self.rows(op)]
     }
 
-    fn at_opset(&self, op: usize, opset: i64) -> Option<Schema<'_>> {
-        let older = self.versions(op).partition_point(|since| i64::from(*since) <= opset);
+    fn at_opset(&self, op: usize, opset: u32) -> Option<Schema<'_>> {
+        let older = self.versions(op).partition_point(|since| u32::from(*since) <= opset);
         let row = self.rows(op).start + older.checked_sub(1)?;
         Some(Schema { table: self, op, row })
     }
@@ -202,8 +208,8 @@ impl<'a> Schema<'a> {
     }
 
     /// The opset in which this version came.
-    pub fn since(self) -> u16 {
-        self.table.since[self.row]
+    pub fn since(self) -> u32 {
+        self.table.since[self.row].into()
     }
 
     /// Whether this version says that the operator must not be used any more.
@@ -311,26 +317,27 @@ impl<'a> Schema<'a> {
 
     fn attr(self, at: usize) -> Attr<'a> {
         let (name, bits, index) = (self.word(at), self.word(at + 1), self.word(at + 2));
-        let kind = AttrKind::from_number(u32::from(bits & 0xFF)).unwrap_or(AttrKind::Tensor);
+        let kind = AttrKind::from_number(bits.to_le_bytes()[0]).unwrap_or(AttrKind::Tensor);
         let default = (bits & 0x200 != 0).then(|| self.default_value(kind, index)).flatten();
         Attr { name: self.table.name(name), kind, required: bits & 0x100 != 0, default }
     }
 
-    fn default_value(self, kind: AttrKind, index: u16) -> Option<AttrValue<'a>> {
+    fn default_value(self, kind: AttrKind, index: u16) -> Option<AttrValue> {
         let table = self.table;
         let float = |i: u16| f32::from_bits(table.floats[usize::from(i)]);
         let int = |i: u16| table.ints[usize::from(i)];
+        let string = |i: u16| Bytes::copy_from_slice(table.name(i).as_bytes());
         let list = || {
             let at = usize::from(index);
-            &table.lists[at + 1..at + 1 + usize::from(table.lists[at])]
+            table.lists[at + 1..at + 1 + usize::from(table.lists[at])].iter().copied()
         };
         Some(match kind {
             AttrKind::Float => AttrValue::Float(float(index)),
             AttrKind::Int => AttrValue::Int(int(index)),
-            AttrKind::Str => AttrValue::Str(Cow::Borrowed(table.name(index))),
-            AttrKind::Floats => AttrValue::Floats(list().iter().map(|i| float(*i)).collect()),
-            AttrKind::Ints => AttrValue::Ints(list().iter().map(|i| int(*i)).collect()),
-            AttrKind::Strs => AttrValue::Strs(list().iter().map(|i| table.name(*i).to_owned()).collect()),
+            AttrKind::String => AttrValue::String(string(index)),
+            AttrKind::Floats => AttrValue::Floats(list().map(float).collect()),
+            AttrKind::Ints => AttrValue::Ints(list().map(int).collect()),
+            AttrKind::Strings => AttrValue::Strings(list().map(string).collect()),
             _ => return None,
         })
     }
@@ -402,7 +409,7 @@ pub struct Attr<'a> {
     /// Whether a node must have it.
     pub required: bool,
     /// What a node that lacks it means; none for "no value".
-    pub default: Option<AttrValue<'a>>,
+    pub default: Option<AttrValue>,
 }
 
 #[cfg(test)]

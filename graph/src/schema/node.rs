@@ -1,165 +1,210 @@
-//! A node as schemas and version steps see it: names, types and attributes, whoever holds them.
-//! The graph's node and the tests' fakes implement [`NodeView`]; nothing here owns a graph.
+//! A node as schemas and version steps read it: inputs, outputs and attributes over a graph's
+//! tables, whether it is a node that runs or the form in which one stood in the file.
 
-use std::borrow::Cow;
-use std::fmt;
+use crate::ir::{Attr, AttrValue, DType, Dims, ExprTable, Graph, Node, Origin, Type, Value, ValueId};
 
-use super::TypeId;
+macro_rules! kinds {
+    ($($name:ident = $number:literal $text:literal;)*) => {
+        /// What an attribute holds. The numbers are those of ONNX's `AttributeProto.AttributeType`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum AttrKind { $(#[doc = concat!("`", $text, "`")] $name = $number,)* }
 
-/// What an attribute holds. The numbers are those of ONNX's `AttributeProto.AttributeType`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum AttrKind {
-    /// One float.
-    Float = 1,
-    /// One integer.
-    Int,
-    /// One string.
-    Str,
-    /// One tensor.
-    Tensor,
-    /// One graph.
-    Graph,
-    /// A list of floats.
-    Floats,
-    /// A list of integers.
-    Ints,
-    /// A list of strings.
-    Strs,
-    /// A list of tensors.
-    Tensors,
-    /// A list of graphs.
-    Graphs,
-    /// One sparse tensor.
-    SparseTensor,
-    /// A list of sparse tensors.
-    SparseTensors,
-    /// One type.
-    Type,
-    /// A list of types.
-    Types,
+        impl AttrKind {
+            /// Every kind, by number.
+            pub const ALL: &'static [AttrKind] = &[$(AttrKind::$name,)*];
+
+            /// The name in schema texts, for example `floats`.
+            pub const fn name(self) -> &'static str {
+                match self { $(AttrKind::$name => $text,)* }
+            }
+        }
+    };
 }
 
-/// Kinds with their printed names; the index is the number minus one.
-const KINDS: [(AttrKind, &str); 14] = [
-    (AttrKind::Float, "float"),
-    (AttrKind::Int, "int"),
-    (AttrKind::Str, "string"),
-    (AttrKind::Tensor, "tensor"),
-    (AttrKind::Graph, "graph"),
-    (AttrKind::Floats, "floats"),
-    (AttrKind::Ints, "ints"),
-    (AttrKind::Strs, "strings"),
-    (AttrKind::Tensors, "tensors"),
-    (AttrKind::Graphs, "graphs"),
-    (AttrKind::SparseTensor, "sparse_tensor"),
-    (AttrKind::SparseTensors, "sparse_tensors"),
-    (AttrKind::Type, "type"),
-    (AttrKind::Types, "types"),
-];
+kinds! {
+    Float = 1 "float";
+    Int = 2 "int";
+    String = 3 "string";
+    Tensor = 4 "tensor";
+    Graph = 5 "graph";
+    Floats = 6 "floats";
+    Ints = 7 "ints";
+    Strings = 8 "strings";
+    Tensors = 9 "tensors";
+    Graphs = 10 "graphs";
+    SparseTensor = 11 "sparse_tensor";
+    SparseTensors = 12 "sparse_tensors";
+    Type = 13 "type";
+    Types = 14 "types";
+}
 
 impl AttrKind {
     /// The kind with this ONNX number.
-    pub fn from_number(number: u32) -> Option<AttrKind> {
-        let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        KINDS.get(index).map(|(kind, _)| *kind)
+    pub fn from_number(number: u8) -> Option<AttrKind> {
+        AttrKind::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// The printed name, for example `floats`.
-    pub fn name(self) -> &'static str {
-        KINDS[self as usize - 1].1
-    }
-
-    /// The kind with this printed name.
+    /// The kind with this name.
     pub fn from_name(name: &str) -> Option<AttrKind> {
-        KINDS.iter().find(|(_, n)| *n == name).map(|(kind, _)| *kind)
+        AttrKind::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// What a value holds.
+    pub fn of(value: &AttrValue) -> AttrKind {
+        match value {
+            AttrValue::Int(_) => AttrKind::Int,
+            AttrValue::Float(_) => AttrKind::Float,
+            AttrValue::String(_) => AttrKind::String,
+            AttrValue::Ints(_) | AttrValue::BigInts(_) => AttrKind::Ints,
+            AttrValue::Floats(_) | AttrValue::BigFloats(_) => AttrKind::Floats,
+            AttrValue::Strings(_) => AttrKind::Strings,
+            AttrValue::Tensor(_) => AttrKind::Tensor,
+            AttrValue::Tensors(_) => AttrKind::Tensors,
+            AttrValue::Graph(_) => AttrKind::Graph,
+            AttrValue::Graphs(_) => AttrKind::Graphs,
+            AttrValue::Type(_) => AttrKind::Type,
+            AttrValue::Types(_) => AttrKind::Types,
+        }
+    }
+
+    /// Whether a value serves where this kind is declared: sparse tensors are made dense at load.
+    pub fn takes(self, value: &AttrValue) -> bool {
+        let found = AttrKind::of(value);
+        let dense = match self {
+            AttrKind::SparseTensor => AttrKind::Tensor,
+            AttrKind::SparseTensors => AttrKind::Tensors,
+            kind => kind,
+        };
+        found == dense
     }
 }
 
-impl fmt::Display for AttrKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Display for AttrKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
     }
 }
 
-/// The value of an attribute, as far as schemas and version steps look into it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AttrValue<'a> {
-    /// One float.
-    Float(f32),
-    /// One integer.
-    Int(i64),
-    /// One string.
-    Str(Cow<'a, str>),
-    /// A list of floats.
-    Floats(Cow<'a, [f32]>),
+/// What can be read of a node. An index beyond the end answers "absent".
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The tables.
+    pub graph: &'a Graph,
+    /// Inputs as listed.
+    pub inputs: &'a [Option<ValueId>],
+    /// Outputs as listed.
+    pub outputs: &'a [Option<ValueId>],
+    /// Attributes, in any order.
+    pub attrs: &'a [Attr],
+}
+
+impl<'a> View<'a> {
+    /// A node as it stands.
+    pub fn of(graph: &'a Graph, node: &'a Node) -> View<'a> {
+        View { graph, inputs: &node.inputs, outputs: &node.outputs, attrs: &node.attrs }
+    }
+
+    /// The form in which a node stood in the file.
+    pub fn of_origin(graph: &'a Graph, origin: &'a Origin) -> View<'a> {
+        View { graph, inputs: &origin.inputs, outputs: &origin.outputs, attrs: &origin.attrs }
+    }
+
+    /// How many inputs there are, absent ones at the end not counted.
+    pub fn input_count(self) -> usize {
+        self.inputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1)
+    }
+
+    /// How many outputs there are, absent ones at the end not counted.
+    pub fn output_count(self) -> usize {
+        self.outputs.iter().rposition(Option::is_some).map_or(0, |last| last + 1)
+    }
+
+    /// Whether an input is there.
+    pub fn has_input(self, i: usize) -> bool {
+        self.input(i).is_some()
+    }
+
+    /// Whether an output is wanted.
+    pub fn has_output(self, o: usize) -> bool {
+        self.output(o).is_some()
+    }
+
+    /// An input's value.
+    pub fn input(self, i: usize) -> Option<&'a Value> {
+        self.inputs.get(i).copied().flatten().map(|id| self.graph.value(id))
+    }
+
+    /// An output's value.
+    pub fn output(self, o: usize) -> Option<&'a Value> {
+        self.outputs.get(o).copied().flatten().map(|id| self.graph.value(id))
+    }
+
+    /// An input's type, where it is known.
+    pub fn ty(self, i: usize) -> Option<&'a Type> {
+        self.input(i)?.ty.as_ref()
+    }
+
+    /// An input's element type.
+    pub fn dtype(self, i: usize) -> Option<DType> {
+        Some(self.ty(i)?.as_tensor()?.dtype)
+    }
+
+    /// An input's dims, where the rank is known.
+    pub fn dims(self, i: usize) -> Option<&'a Dims> {
+        self.ty(i)?.as_tensor()?.dims.as_ref()
+    }
+
+    /// An input's rank.
+    pub fn rank(self, i: usize) -> Option<usize> {
+        self.dims(i).map(|d| d.len())
+    }
+
+    /// One dim of an input, where it is a number.
+    pub fn dim(self, i: usize, axis: usize) -> Option<i64> {
+        self.exprs().as_const(*self.dims(i)?.get(axis)?)
+    }
+
+    /// Whether two inputs certainly have one shape.
+    pub fn same_dims(self, i: usize, j: usize) -> bool {
+        self.dims(i).is_some_and(|d| Some(d) == self.dims(j))
+    }
+
+    /// The elements of a small integer or bool input, where all are numbers at load time.
+    pub fn known(self, i: usize) -> Option<Vec<i64>> {
+        let value = self.input(i)?;
+        if let Some(known) = &value.known {
+            return known.iter().map(|e| self.exprs().as_const(*e)).collect();
+        }
+        self.graph.constant(value.constant?).ints(crate::ir::KNOWN_LIMIT)
+    }
+
+    /// The elements of a small floating-point constant.
+    pub fn floats(self, i: usize) -> Option<Vec<f64>> {
+        self.graph.constant(self.input(i)?.constant?).floats(crate::ir::KNOWN_LIMIT)
+    }
+
+    /// An attribute.
+    pub fn attr(self, name: &str) -> Option<&'a AttrValue> {
+        self.attrs.iter().find(|a| &*a.name == name).map(|a| &a.value)
+    }
+
+    /// An integer attribute.
+    pub fn int(self, name: &str) -> Option<i64> {
+        self.attr(name)?.as_int()
+    }
+
+    /// A string attribute.
+    pub fn str(self, name: &str) -> Option<&'a str> {
+        self.attr(name)?.as_str()
+    }
+
     /// A list of integers.
-    Ints(Cow<'a, [i64]>),
-    /// A list of strings.
-    Strs(Cow<'a, [String]>),
-    /// Something that is only passed on: tensors, graphs, types, lists kept as constants, and
-    /// strings that are not UTF-8.
-    Opaque(AttrKind),
-}
-
-impl AttrValue<'_> {
-    /// What it holds.
-    pub fn kind(&self) -> AttrKind {
-        match self {
-            AttrValue::Float(_) => AttrKind::Float,
-            AttrValue::Int(_) => AttrKind::Int,
-            AttrValue::Str(_) => AttrKind::Str,
-            AttrValue::Floats(_) => AttrKind::Floats,
-            AttrValue::Ints(_) => AttrKind::Ints,
-            AttrValue::Strs(_) => AttrKind::Strs,
-            AttrValue::Opaque(kind) => *kind,
-        }
+    pub fn ints(self, name: &str) -> Option<&'a [i64]> {
+        self.attr(name)?.as_ints()
     }
 
-    /// The same value with nothing borrowed.
-    pub fn into_owned(self) -> AttrValue<'static> {
-        match self {
-            AttrValue::Float(v) => AttrValue::Float(v),
-            AttrValue::Int(v) => AttrValue::Int(v),
-            AttrValue::Str(v) => AttrValue::Str(Cow::Owned(v.into_owned())),
-            AttrValue::Floats(v) => AttrValue::Floats(Cow::Owned(v.into_owned())),
-            AttrValue::Ints(v) => AttrValue::Ints(Cow::Owned(v.into_owned())),
-            AttrValue::Strs(v) => AttrValue::Strs(Cow::Owned(v.into_owned())),
-            AttrValue::Opaque(kind) => AttrValue::Opaque(kind),
-        }
+    fn exprs(self) -> &'a ExprTable {
+        self.graph.exprs()
     }
-}
-
-/// What schemas and version steps read of a node. An index beyond the end answers "absent".
-pub trait NodeView {
-    /// The node's name for messages; may be empty.
-    fn name(&self) -> &str;
-    /// How many inputs are listed, absent ones in the middle included.
-    fn input_count(&self) -> usize;
-    /// How many outputs are listed.
-    fn output_count(&self) -> usize;
-    /// The name of the value at an input; none when the input is absent.
-    fn input(&self, index: usize) -> Option<&str>;
-    /// The name of the value at an output; none when the output is absent.
-    fn output(&self, index: usize) -> Option<&str>;
-    /// The type of the value at an input; none when it is absent, not known, or of a form that no
-    /// schema names.
-    fn input_type(&self, index: usize) -> Option<TypeId>;
-    /// How many dimensions the input has; none when that is not known.
-    fn input_rank(&self, index: usize) -> Option<usize>;
-    /// One dimension of an input, when it is a known number.
-    fn input_dim(&self, index: usize, axis: usize) -> Option<i64>;
-    /// Whether two inputs are known to have one shape, symbolic dimensions included.
-    fn same_shape(&self, a: usize, b: usize) -> bool;
-    /// The elements of an integer or bool input of at most 64 elements, when all are known numbers.
-    fn input_ints(&self, index: usize) -> Option<Cow<'_, [i64]>>;
-    /// The elements of an `f32`, `f64`, `f16` or `bf16` input that is a constant of at most 64
-    /// elements, rounded to `f32`.
-    fn input_floats(&self, index: usize) -> Option<Cow<'_, [f32]>>;
-    /// How many attributes the node holds.
-    fn attr_count(&self) -> usize;
-    /// The name and kind of one of them, in any fixed order.
-    fn attr_at(&self, index: usize) -> Option<(&str, AttrKind)>;
-    /// One attribute that the node holds.
-    fn attr(&self, name: &str) -> Option<AttrValue<'_>>;
 }

@@ -40,10 +40,10 @@ fn every_schema_is_found_by_its_versions() {
     for schema in all() {
         let (domain, op) = (schema.domain(), schema.name());
         let found = versions(domain, op);
-        assert!(found.is_sorted_by(|a, b| a < b) && found.contains(&schema.since()));
+        assert!(found.is_sorted_by(|a, b| a < b) && found.iter().any(|v| u32::from(*v) == schema.since()));
         assert_eq!(text::line(exact(domain, op, schema.since()).unwrap()), text::line(schema));
-        assert!(lookup(domain, op, i64::from(found[0]) - 1).is_none());
-        assert_eq!(lookup(domain, op, i64::MAX).map(|s| s.since()), found.last().copied());
+        assert!(lookup(domain, op, u32::from(found[0]) - 1).is_none());
+        assert_eq!(lookup(domain, op, u32::MAX).map(|s| s.since()), found.last().map(|v| u32::from(*v)));
     }
 }
 

@@ -22,43 +22,20 @@
 //! leaves out what does not change the meaning: formal parameter names with their colons, and all
 //! flags but `deprecated`.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use thiserror::Error;
+use bytes::Bytes;
+use hashbrown::HashMap;
 
 use super::{
-    Arity, Attr, AttrKind, AttrValue, FLAG_DEPRECATED, FLAG_EXPERIMENTAL, FLAG_FUNCTION, Param, Schema, Table, TypeSet,
+    Arity, Attr, AttrKind, FLAG_DEPRECATED, FLAG_EXPERIMENTAL, FLAG_FUNCTION, Param, Schema, Table, TypeSet,
     canonical_domain,
 };
+use crate::error::{Code, Error, Result};
+use crate::ir::AttrValue;
 
 const FLAGS: [(&str, u16); 3] =
     [("deprecated", FLAG_DEPRECATED), ("experimental", FLAG_EXPERIMENTAL), ("function", FLAG_FUNCTION)];
-
-/// Why a text is not a list of schemas.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum TextError {
-    /// A line does not have the form.
-    #[error("schema text, line {line}: {what}")]
-    Line {
-        /// The line's number, from 1.
-        line: usize,
-        /// What was expected and what stands there.
-        what: String,
-    },
-    /// The operator is described already, by the same text or by the built-in schemas.
-    #[error("operator {op} of domain '{domain}' is described twice")]
-    Exists {
-        /// The domain.
-        domain: String,
-        /// The operator.
-        op: String,
-    },
-    /// More than 65,535 names or words; split the text.
-    #[error("schema text is too large for one table: at most 65535 names, defaults and words")]
-    TooLarge,
-}
 
 /// One schema in canonical form, without a newline.
 pub fn line(schema: Schema<'_>) -> String {
@@ -118,22 +95,22 @@ fn attribute(a: &Attr<'_>) -> String {
     format!("{}:{}{tail}", a.name, a.kind)
 }
 
-fn default(value: &AttrValue<'_>) -> String {
+fn default(value: &AttrValue) -> String {
     let float = |f: &f32| format!("{:#010x}", f.to_bits());
     match value {
         AttrValue::Float(f) => float(f),
         AttrValue::Int(i) => i.to_string(),
-        AttrValue::Str(s) => escape(s),
+        AttrValue::String(s) => escape(s),
         AttrValue::Floats(list) => list.iter().map(float).collect::<Vec<_>>().join(","),
         AttrValue::Ints(list) => list.iter().map(i64::to_string).collect::<Vec<_>>().join(","),
-        AttrValue::Strs(list) => list.iter().map(|s| escape(s)).collect::<Vec<_>>().join(","),
-        AttrValue::Opaque(_) => String::new(),
+        AttrValue::Strings(list) => list.iter().map(|s| escape(s)).collect::<Vec<_>>().join(","),
+        _ => String::new(),
     }
 }
 
-fn escape(text: &str) -> String {
+fn escape(text: &[u8]) -> String {
     let mut out = String::new();
-    for byte in text.bytes() {
+    for &byte in text {
         if byte.is_ascii_alphanumeric() || b"_.+-/".contains(&byte) {
             out.push(char::from(byte));
         } else {
@@ -144,7 +121,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-fn unescape(text: &str) -> Option<String> {
+fn unescape(text: &str) -> Option<Bytes> {
     let mut out = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -157,7 +134,7 @@ fn unescape(text: &str) -> Option<String> {
         out.push(u8::from_str_radix(digits, 16).ok()?);
         rest = &tail[2..];
     }
-    String::from_utf8(out).ok()
+    Some(out.into())
 }
 
 /// A line taken apart, before it becomes part of a table.
@@ -184,20 +161,19 @@ enum ParsedType {
 }
 
 /// Reads schemas, one a line; empty lines and lines that begin with `#` are skipped.
-pub(super) fn read(lines: &str) -> Result<Table, TextError> {
+pub(super) fn read(lines: &str) -> Result<Table> {
     let mut parsed = Vec::new();
     for (index, line) in lines.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        parsed.push(parse(line).map_err(|what| TextError::Line { line: index + 1, what })?);
+        parsed.push(parse(line).map_err(|what| bad(what).within(format!("line {}", index + 1)))?);
     }
     parsed.sort_by(|a, b| (a.domain, a.name, a.since).cmp(&(b.domain, b.name, b.since)));
-    let key = |p: &Parsed<'_>| (p.domain.to_owned(), p.name.to_owned(), p.since);
-    if let Some(pair) = parsed.windows(2).find(|pair| key(&pair[0]) == key(&pair[1])) {
-        let (domain, op, _) = key(&pair[0]);
-        return Err(TextError::Exists { domain, op });
+    let same = |a: &Parsed<'_>, b: &Parsed<'_>| (a.domain, a.name, a.since) == (b.domain, b.name, b.since);
+    if let Some(pair) = parsed.windows(2).find(|pair| same(&pair[0], &pair[1])) {
+        return Err(bad(format!("two schemas of {} in version {}", pair[0].name, pair[0].since)));
     }
     let mut builder = Builder::default();
     for schema in &parsed {
@@ -296,7 +272,7 @@ fn parse_attribute(item: &str) -> Result<Attr<'_>, String> {
     Ok(Attr { name, kind, required, default })
 }
 
-fn parse_default(kind: AttrKind, text: &str) -> Option<AttrValue<'static>> {
+fn parse_default(kind: AttrKind, text: &str) -> Option<AttrValue> {
     let float = |t: &str| match t.strip_prefix("0x") {
         Some(bits) => u32::from_str_radix(bits, 16).ok().map(f32::from_bits),
         None => t.parse().ok(),
@@ -304,10 +280,10 @@ fn parse_default(kind: AttrKind, text: &str) -> Option<AttrValue<'static>> {
     Some(match kind {
         AttrKind::Float => AttrValue::Float(float(text)?),
         AttrKind::Int => AttrValue::Int(text.parse().ok()?),
-        AttrKind::Str => AttrValue::Str(Cow::Owned(unescape(text)?)),
+        AttrKind::String => AttrValue::String(unescape(text)?),
         AttrKind::Floats => AttrValue::Floats(list(text, float)?.into()),
         AttrKind::Ints => AttrValue::Ints(list(text, |t| t.parse().ok())?.into()),
-        AttrKind::Strs => AttrValue::Strs(list(text, unescape)?.into()),
+        AttrKind::Strings => AttrValue::Strings(list(text, unescape)?.into()),
         _ => return None,
     })
 }
@@ -337,7 +313,7 @@ struct Pool<T> {
 }
 
 impl<T: Clone + Eq + std::hash::Hash> Pool<T> {
-    fn add(&mut self, item: T) -> Result<u16, TextError> {
+    fn add(&mut self, item: T) -> Result<u16> {
         if let Some(found) = self.index.get(&item) {
             return Ok(*found);
         }
@@ -348,18 +324,26 @@ impl<T: Clone + Eq + std::hash::Hash> Pool<T> {
     }
 }
 
-fn small(n: usize) -> Result<u16, TextError> {
-    // The top bit marks constraints in the code stream.
-    u16::try_from(n).ok().filter(|n| *n < 0x8000).ok_or(TextError::TooLarge)
+fn bad(what: String) -> Error {
+    Error::new(Code::Text, format!("schema text: {what}"))
 }
 
-fn push<T>(list: &mut Vec<T>, item: T) -> Result<u16, TextError> {
+fn too_large() -> Error {
+    bad("too large for one table, which holds at most 32,767 names, defaults and types; split it".to_owned())
+}
+
+fn small(n: usize) -> Result<u16> {
+    // The top bit marks constraints in the code stream.
+    u16::try_from(n).ok().filter(|n| *n < 0x8000).ok_or_else(too_large)
+}
+
+fn push<T>(list: &mut Vec<T>, item: T) -> Result<u16> {
     list.push(item);
     small(list.len() - 1)
 }
 
 impl Builder {
-    fn add(&mut self, schema: &Parsed<'_>) -> Result<(), TextError> {
+    fn add(&mut self, schema: &Parsed<'_>) -> Result<()> {
         let domain = self.names.add(schema.domain.to_owned())?;
         let name = self.names.add(schema.name.to_owned())?;
         let row = push(&mut self.since, schema.since)?;
@@ -367,7 +351,7 @@ impl Builder {
             Some(last) if last[..2] == [domain, name] => last[3] += 1,
             _ => self.ops.push([domain, name, row, 1]),
         }
-        self.at.push(u16::try_from(self.code.len()).map_err(|_| TextError::TooLarge)?);
+        self.at.push(u16::try_from(self.code.len()).map_err(|_| too_large())?);
         self.code.push(schema.flags);
         for count in [schema.constraints.len(), schema.inputs.len(), schema.outputs.len(), schema.attributes.len()] {
             self.code.push(small(count)?);
@@ -394,26 +378,31 @@ impl Builder {
         Ok(())
     }
 
-    fn default_index(&mut self, value: &AttrValue<'_>) -> Result<u16, TextError> {
-        let items = match value {
+    fn default_index(&mut self, value: &AttrValue) -> Result<u16> {
+        let items: Result<Vec<u16>> = match value {
             AttrValue::Float(f) => return push(&mut self.floats, f.to_bits()),
             AttrValue::Int(i) => return push(&mut self.ints, *i),
-            AttrValue::Str(s) => return self.names.add(s.clone().into_owned()),
-            AttrValue::Opaque(_) => return Ok(0),
+            AttrValue::String(s) => return self.string(s),
             AttrValue::Floats(list) => list.iter().map(|f| push(&mut self.floats, f.to_bits())).collect(),
             AttrValue::Ints(list) => list.iter().map(|i| push(&mut self.ints, *i)).collect(),
-            AttrValue::Strs(list) => list.iter().map(|s| self.names.add(s.clone())).collect(),
+            AttrValue::Strings(list) => list.iter().map(|s| self.string(s)).collect(),
+            _ => return Ok(0),
         };
-        let items: Vec<u16> = Result::<Vec<u16>, TextError>::from(items)?;
+        let items = items?;
         let at = push(&mut self.lists, small(items.len())?)?;
         self.lists.extend(items);
         Ok(at)
     }
 
-    fn finish(self) -> Result<Table, TextError> {
+    fn string(&mut self, bytes: &Bytes) -> Result<u16> {
+        let text = std::str::from_utf8(bytes).map_err(|_| bad("a default string is not UTF-8".to_owned()))?;
+        self.names.add(text.to_owned())
+    }
+
+    fn finish(self) -> Result<Table> {
         let mut names = String::new();
         let mut name_at = Vec::new();
-        let offset = |names: &String| u16::try_from(names.len()).map_err(|_| TextError::TooLarge);
+        let offset = |names: &String| u16::try_from(names.len()).map_err(|_| too_large());
         for name in &self.names.items {
             name_at.push(offset(&names)?);
             names.push_str(name);

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::ir;
+
 /// Short names of the element types; the index is the number of ONNX's `TensorProto.DataType`.
 const ELEMENTS: [&str; 29] = [
     "undefined",
@@ -89,6 +91,21 @@ impl TypeId {
 
     const fn bit(self) -> u8 {
         self.0 % 32
+    }
+
+    /// The type of a value; none when not even its element type is known.
+    pub fn of(ty: &ir::Type) -> Option<TypeId> {
+        let other = |found: Option<TypeId>| found.unwrap_or(TypeId::OTHER);
+        Some(match ty {
+            ir::Type::Tensor(t) => other(TypeId::tensor(t.dtype.number())),
+            ir::Type::Sequence(item) => other(TypeId::of(item)?.sequence()),
+            ir::Type::Optional(item) => other(TypeId::of(item)?.optional()),
+            ir::Type::Map(key, value) => {
+                let value = TypeId::of(value)?.dtype();
+                other(value.and_then(|v| TypeId::map(key.number(), v)))
+            }
+            ir::Type::Unknown => return None,
+        })
     }
 
     /// A tensor of the element type with this ONNX number.
