@@ -93,8 +93,10 @@ macro_rules! codes {
 pub(crate) use codes;
 
 /// Every area, in the order of a model's way through the core.
-pub const AREAS: &[Area] =
-    &[Area { title: "Finding and loading execution providers", codes: crate::host::codes::CODES }];
+pub const AREAS: &[Area] = &[
+    Area { title: "Finding and loading execution providers", codes: crate::host::codes::CODES },
+    Area { title: "Building and running a session", codes: crate::error::codes::CODES },
+];
 
 /// The code of that name.
 pub fn find(name: &str) -> Option<Code> {

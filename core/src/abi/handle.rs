@@ -1,0 +1,247 @@
+//! Owned handles over a plugin's table: factory, EP and part. Each keeps the one above it alive, so that they are freed
+//! in the reverse order of their making.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use ortolan_ep_abi::raw::{self, EpV1, Kv, Str};
+
+use super::copy::copy;
+use super::ctx::{Kind, Setup, call};
+use super::{Answers, Claims, Compiling, DeviceInfo, DeviceList, Ports};
+use crate::error::{Error, Result, codes};
+use crate::pool;
+use crate::value::{Buffer, Lender, SpaceId, Tensor};
+
+/// A factory: one per process and library.
+pub struct FactoryHandle {
+    table: &'static EpV1,
+    raw: *mut raw::Factory,
+    name: Arc<str>,
+    _lease: Option<Box<dyn Any + Send + Sync>>,
+}
+
+// SAFETY: the ABI lets a factory be used from any thread.
+unsafe impl Send for FactoryHandle {}
+// SAFETY: as above.
+unsafe impl Sync for FactoryHandle {}
+
+impl FactoryHandle {
+    /// Makes the factory. `lease` is dropped after it and all that came from it.
+    ///
+    /// # Safety
+    /// `table` is a complete table of a plugin with this ABI, whose library stays loaded.
+    pub unsafe fn new(name: &str, table: &'static EpV1, lease: Option<Box<dyn Any + Send + Sync>>) -> Result<Self> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the caller's promise; the out pointer is live.
+        let make = |c| unsafe { (table.factory_new)(c, &mut raw) };
+        call(&Setup::plain(name, 1), Kind::Plain, codes::EP_FAILED, make)?;
+        Ok(FactoryHandle { table, raw, name: name.into(), _lease: lease })
+    }
+
+    /// The EP's name, from its manifest.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The plugin's table.
+    pub fn table(&self) -> &'static EpV1 {
+        self.table
+    }
+
+    /// Lists devices; the EP may start its driver now.
+    pub fn devices(&self) -> Result<DeviceList> {
+        let list = RefCell::new(DeviceList::default());
+        // SAFETY: the factory is live.
+        let ask = |c| unsafe { (self.table.devices)(self.raw, c) };
+        call(&Setup::plain(&self.name, 1), Kind::Devices(&list), codes::EP_FAILED, ask)?;
+        Ok(list.into_inner())
+    }
+
+    /// Makes an EP for one session on one device.
+    pub fn create(self: &Arc<Self>, device: &DeviceInfo, options: &[(String, String)]) -> Result<EpHandle> {
+        let kvs: Vec<Kv> = options.iter().map(|(k, v)| Kv { key: Str::new(k), value: Str::new(v) }).collect();
+        let mut raw = std::ptr::null_mut();
+        let setup = Setup::plain(&self.name, pool::available());
+        // SAFETY: the factory is live; options and out pointer live over the call.
+        let make = |c| unsafe { (self.table.ep_new)(self.raw, c, device.ordinal, kvs.as_ptr(), kvs.len(), &mut raw) };
+        call(&setup, Kind::Plain, codes::EP_NEW_FAILED, make)?;
+        Ok(EpHandle { factory: Arc::clone(self), raw, device: device.clone() })
+    }
+}
+
+impl Drop for FactoryHandle {
+    fn drop(&mut self) {
+        // SAFETY: made by `factory_new`, freed once, after all its EPs, which hold it.
+        unsafe { (self.table.factory_free)(self.raw) }
+    }
+}
+
+/// An EP of one session on one device.
+pub struct EpHandle {
+    factory: Arc<FactoryHandle>,
+    raw: *mut raw::Ep,
+    device: DeviceInfo,
+}
+
+// SAFETY: the ABI lets an EP be used from any thread.
+unsafe impl Send for EpHandle {}
+// SAFETY: as above.
+unsafe impl Sync for EpHandle {}
+
+impl EpHandle {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.factory.name
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &DeviceInfo {
+        &self.device
+    }
+
+    pub(crate) fn table(&self) -> &'static EpV1 {
+        self.factory.table
+    }
+
+    pub(crate) fn raw(&self) -> *mut raw::Ep {
+        self.raw
+    }
+
+    /// Asks about the part's nodes.
+    pub(crate) fn claim(&self, setup: &Setup<'_>, program: &raw::Program, part: &raw::PartDesc) -> Result<Answers> {
+        // SAFETY: the host made the part; its list is live.
+        let asked = unsafe { raw::slice(part.nodes, part.node_count as usize) };
+        let claims = RefCell::new(Claims::new(asked));
+        // SAFETY: the EP is live; program and part live over the call.
+        let ask = |c| unsafe { (self.table().claim)(self.raw, c, program, part) };
+        call(setup, Kind::Claim(&claims), codes::EP_FAILED, ask)?;
+        Ok(claims.into_inner().finish())
+    }
+
+    /// Compiles a part. `keep` is what the part may point to for its life.
+    pub(crate) fn compile(
+        self: &Arc<Self>,
+        setup: &Setup<'_>,
+        (program, part): (&raw::Program, &raw::PartDesc),
+        compiling: &Compiling<'_>,
+        keep: Arc<dyn Any + Send + Sync>,
+    ) -> Result<PartHandle> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the EP is live; program, part and out pointer live over the call.
+        let make = |c| unsafe { (self.table().compile)(self.raw, c, program, part, &mut raw) };
+        call(setup, Kind::Compile(compiling), codes::COMPILE_FAILED, make)?;
+        Ok(PartHandle { ep: Arc::clone(self), raw, ports: compiling.ports.borrow().clone(), _keep: keep })
+    }
+}
+
+impl Drop for EpHandle {
+    fn drop(&mut self) {
+        // SAFETY: made by `ep_new`, freed once, after all its parts, which hold it.
+        unsafe { (self.table().ep_free)(self.raw) }
+    }
+}
+
+/// A compiled part.
+pub(crate) struct PartHandle {
+    ep: Arc<EpHandle>,
+    raw: *mut raw::Part,
+    ports: Ports,
+    _keep: Arc<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the ABI lets many threads run a part at once.
+unsafe impl Send for PartHandle {}
+// SAFETY: as above.
+unsafe impl Sync for PartHandle {}
+
+impl PartHandle {
+    pub fn ep(&self) -> &Arc<EpHandle> {
+        &self.ep
+    }
+
+    pub fn ports(&self) -> &Ports {
+        &self.ports
+    }
+
+    /// Runs the part.
+    ///
+    /// # Safety
+    /// `call` is complete and of kind run; `lane` belongs to this part and to nobody else now.
+    pub unsafe fn run(&self, lane: &mut *mut raw::Lane, call: *const raw::Call) -> i32 {
+        // SAFETY: the part is live, and the caller's promise.
+        unsafe { (self.ep.table().run)(self.raw, lane, call) }
+    }
+
+    /// # Safety
+    /// `lane` was made by this part, and nobody uses it any more.
+    pub unsafe fn free_lane(&self, lane: *mut raw::Lane) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.ep.table().lane_free)(self.raw, lane) }
+    }
+}
+
+impl Drop for PartHandle {
+    fn drop(&mut self) {
+        // SAFETY: made by `compile`, freed once, after all its lanes, which hold it.
+        unsafe { (self.ep.table().part_free)(self.raw) }
+    }
+}
+
+/// The struct of a tensor as it crosses. It points into `tensor`.
+pub(crate) fn raw_tensor(tensor: &Tensor) -> raw::Value {
+    raw::Value {
+        kind: raw::VALUE_TENSOR,
+        dtype: tensor.dtype.number().unsigned_abs(),
+        rank: u32::try_from(tensor.shape.len()).unwrap_or(u32::MAX),
+        flags: 0,
+        shape: tensor.shape.as_ptr(),
+        data: tensor.buffer.ptr().wrapping_add(tensor.at),
+        bytes: tensor.bytes as u64,
+        space: tensor.space().0,
+        item_count: 0,
+        items: std::ptr::null(),
+        buffer: Arc::as_ptr(&tensor.buffer).cast_mut().cast(),
+    }
+}
+
+fn to_host(ep: &Arc<EpHandle>, tensor: &Tensor) -> Result<Tensor> {
+    let mut make = |bytes| match Buffer::host(bytes) {
+        Some(buffer) => Ok(Arc::new(buffer)),
+        None => Err(Error::new(codes::OUT_OF_MEMORY, format!("the system has no {bytes} bytes left"))),
+    };
+    copy(ep, tensor, SpaceId::HOST, None, &mut make)
+}
+
+/// As the keeper of memory that a copy made.
+impl Lender for Arc<EpHandle> {
+    fn to_host(&self, tensor: &Tensor) -> Result<Tensor> {
+        to_host(self, tensor)
+    }
+}
+
+impl Lender for PartHandle {
+    fn to_host(&self, tensor: &Tensor) -> Result<Tensor> {
+        to_host(&self.ep, tensor)
+    }
+}
+
+impl fmt::Debug for FactoryHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FactoryHandle({})", self.name)
+    }
+}
+
+impl fmt::Debug for EpHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EpHandle({} on {})", self.name(), self.device.name)
+    }
+}
+
+impl fmt::Debug for PartHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartHandle({})", self.ep.name())
+    }
+}
