@@ -265,6 +265,57 @@ impl InferCx<'_> {
         Ok(dims)
     }
 
+    /// The dims of the first `count` inputs broadcast against each other; `None` while a rank is unknown.
+    pub fn broadcast_inputs(&mut self, count: usize) -> Result<Option<Dims>> {
+        match (0..count).map(|i| self.dims(i)).collect::<Option<SmallVec<[Dims; 4]>>>() {
+            Some(shapes) => self.broadcast(&shapes).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// States that two inputs have the same dims, if their ranks are known. `what` names both, as in `A and B`.
+    pub fn same_dims(&mut self, a: usize, b: usize, what: &str) -> Result<()> {
+        let (Some(a), Some(b)) = (self.dims(a), self.dims(b)) else { return Ok(()) };
+        if a.len() != b.len() {
+            return Err(self.fail(format!("{what} need one shape, but have ranks {} and {}", a.len(), b.len())));
+        }
+        for (axis, (&x, &y)) in a.iter().zip(&b).enumerate() {
+            self.same_dim(x, y, &format!("dims {axis} of {what}"))?;
+        }
+        Ok(())
+    }
+
+    /// Fails unless an input has one of these ranks, if its rank is known.
+    pub fn need_rank(&self, i: usize, name: &str, ranks: std::ops::RangeInclusive<usize>) -> Result<()> {
+        let Some(rank) = self.rank(i).filter(|r| !ranks.contains(r)) else { return Ok(()) };
+        let (least, most) = (ranks.start(), ranks.end());
+        let need = match (least == most, *most) {
+            (true, _) => format!("{least}"),
+            (_, usize::MAX) => format!("at least {least}"),
+            _ => format!("{least} to {most}"),
+        };
+        Err(self.fail(format!("{name} has rank {rank}, needed is {need}")))
+    }
+
+    /// The element type that an integer attribute names by ONNX's number.
+    pub fn attr_dtype(&self, name: &str) -> Result<Option<DType>> {
+        let Some(number) = self.attr_int(name) else { return Ok(None) };
+        match i32::try_from(number).ok().and_then(DType::from_number) {
+            Some(dtype) => Ok(Some(dtype)),
+            None => Err(self.fail(format!("{name} is {number}, which is no element type"))),
+        }
+    }
+
+    /// As [`attr_dtype`](Self::attr_dtype), with 0 for "not stated".
+    pub fn attr_dtype_or_none(&self, name: &str) -> Result<Option<DType>> {
+        if self.attr_int(name) == Some(0) { Ok(None) } else { self.attr_dtype(name) }
+    }
+
+    /// The number of elements of a vector input, if it is a plain number.
+    pub fn vector_len(&self, i: usize) -> Option<usize> {
+        usize::try_from(self.exprs.as_const(*self.dims(i)?.first()?)?).ok()
+    }
+
     fn broadcast_dim(&mut self, a: ExprId, b: ExprId, axis: usize) -> Result<ExprId> {
         let Some(d) = self.exprs.bcast(a, b) else {
             let (a, b) = (self.show(a), self.show(b));

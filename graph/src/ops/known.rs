@@ -7,19 +7,32 @@ use crate::ir::{Dims, ExprId, ExprTable, KNOWN_LIMIT};
 
 /// Sets the elements of output 0 to `f` of the elements of inputs 0 and 1, broadcast to `dims`.
 pub(super) fn binary(cx: &mut InferCx<'_>, dims: &Dims, f: impl Fn(&mut ExprTable, ExprId, ExprId) -> ExprId) {
-    let (Some(a), Some(b)) = (cx.known(0), cx.known(1)) else { return };
-    let (Some(ad), Some(bd), Some(od)) = (fixed(cx, 0), fixed(cx, 1), sizes(cx, dims)) else { return };
-    let count: usize = od.iter().product();
+    broadcast(cx, dims, |exprs, [x, y]| f(exprs, x, y));
+}
+
+/// Sets the elements of output 0 to `f` of the elements of inputs 0, 1 and 2, broadcast to `dims`.
+pub(super) fn ternary(cx: &mut InferCx<'_>, dims: &Dims, f: impl Fn(&mut ExprTable, ExprId, ExprId, ExprId) -> ExprId) {
+    broadcast(cx, dims, |exprs, [x, y, z]| f(exprs, x, y, z));
+}
+
+fn broadcast<const N: usize>(cx: &mut InferCx<'_>, dims: &Dims, f: impl Fn(&mut ExprTable, [ExprId; N]) -> ExprId) {
+    let Some(out) = sizes(cx, dims) else { return };
+    let count: usize = out.iter().product();
     if count > KNOWN_LIMIT {
         return;
     }
-    let made: SmallVec<[ExprId; 8]> = (0..count)
-        .filter_map(|at| {
-            let (x, y) = (a.get(source(at, &od, &ad))?, b.get(source(at, &od, &bd))?);
-            Some(f(cx.exprs, *x, *y))
+    let inputs = (0..N).map(|i| Some((cx.known(i)?, fixed(cx, i)?)));
+    let Some(inputs) = inputs.collect::<Option<SmallVec<[_; N]>>>() else { return };
+    let made: Option<SmallVec<[ExprId; 8]>> = (0..count)
+        .map(|at| {
+            let mut elements = [*inputs[0].0.first()?; N];
+            for (element, (known, sizes)) in elements.iter_mut().zip(&inputs) {
+                *element = *known.get(source(at, &out, sizes))?;
+            }
+            Some(f(cx.exprs, elements))
         })
         .collect();
-    if made.len() == count {
+    if let Some(made) = made {
         cx.set_known(0, &made);
     }
 }

@@ -11,12 +11,30 @@ mod known;
 pub(crate) mod testing;
 
 mod arith;
+mod attention;
+mod cast;
+mod compare;
 mod conv;
+mod index;
+mod join;
 mod layout;
 mod matmul;
+mod ml;
+mod norm;
+mod pad;
 mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod resize;
+mod rnn;
+mod sequence;
+mod signal;
 mod softmax;
+mod text;
+mod training;
 mod unary;
+mod vision;
 mod window;
 
 use std::sync::LazyLock;
@@ -30,12 +48,30 @@ use crate::error::Result;
 /// Every family. Sorted by name.
 pub static FAMILIES: &[(&str, &[OpDef])] = &[
     ("arith", arith::OPS),
+    ("attention", attention::OPS),
+    ("cast", cast::OPS),
+    ("compare", compare::OPS),
     ("conv", conv::OPS),
+    ("index", index::OPS),
+    ("join", join::OPS),
     ("layout", layout::OPS),
     ("matmul", matmul::OPS),
+    ("ml", ml::OPS),
+    ("norm", norm::OPS),
+    ("pad", pad::OPS),
     ("pool", pool::OPS),
+    ("quant", quant::OPS),
+    ("random", random::OPS),
+    ("reduce", reduce::OPS),
+    ("resize", resize::OPS),
+    ("rnn", rnn::OPS),
+    ("sequence", sequence::OPS),
+    ("signal", signal::OPS),
     ("softmax", softmax::OPS),
+    ("text", text::OPS),
+    ("training", training::OPS),
     ("unary", unary::OPS),
+    ("vision", vision::OPS),
 ];
 
 /// The host's rules for one operator in its newest version.

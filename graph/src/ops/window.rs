@@ -85,4 +85,25 @@ impl Windows {
         let more = cx.exprs.add(last, one);
         Ok(cx.exprs.select(inside, more, last))
     }
+
+    /// How far `input` elements spread along spatial axis `i` in a transposed convolution.
+    pub(super) fn spread(&self, cx: &mut InferCx<'_>, i: usize, input: ExprId, more: i64) -> ExprId {
+        let stride = cx.int(self.strides[i]);
+        if self.auto == Auto::Same {
+            return cx.exprs.mul(input, stride);
+        }
+        let one = cx.int(1);
+        let dilation = cx.int(self.dilations[i]);
+        let steps = cx.exprs.sub(input, one);
+        let steps = cx.exprs.mul(steps, stride);
+        let reach = cx.exprs.sub(self.kernel[i], one);
+        let reach = cx.exprs.mul(reach, dilation);
+        let more = cx.int(more.saturating_add(1));
+        let reach = cx.exprs.add(reach, more);
+        let whole = cx.exprs.add(steps, reach);
+        let pads =
+            if self.auto == Auto::Explicit { self.pads[i].saturating_add(self.pads[i + self.kernel.len()]) } else { 0 };
+        let pads = cx.int(pads);
+        cx.exprs.sub(whole, pads)
+    }
 }

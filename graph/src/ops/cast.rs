@@ -1,0 +1,77 @@
+//! Changes of the element type.
+
+use super::{InferCx, OpDef};
+use crate::error::Result;
+use crate::ir::DType;
+
+pub(super) static OPS: &[OpDef] =
+    &[OpDef::new("BitCast", bit_cast), OpDef::new("Cast", cast), OpDef::new("CastLike", cast_like)];
+
+fn cast(cx: &mut InferCx<'_>) -> Result<()> {
+    match cx.attr_dtype("to")? {
+        Some(to) => convert(cx, to),
+        None => Ok(()),
+    }
+}
+
+fn cast_like(cx: &mut InferCx<'_>) -> Result<()> {
+    match cx.dtype(1) {
+        Some(to) => convert(cx, to),
+        None => Ok(()),
+    }
+}
+
+/// Small integers stay followed where the new type is an integer that holds every number that they may be, or bool.
+fn convert(cx: &mut InferCx<'_>, to: DType) -> Result<()> {
+    if let Some(known) = cx.known(0) {
+        match to {
+            DType::I64 => cx.set_known(0, &known),
+            // A dim that needs more than 31 bits has more elements than memory holds.
+            DType::I32 if known.iter().all(|&x| is_dim_or_i32(cx.exprs.bounds(x))) => cx.set_known(0, &known),
+            DType::Bool => {
+                let truths: Vec<_> = known.iter().map(|&x| cx.exprs.not(x)).collect();
+                let truths: Vec<_> = truths.into_iter().map(|x| cx.exprs.not(x)).collect();
+                cx.set_known(0, &truths);
+            }
+            _ => {}
+        }
+    }
+    let dims = cx.dims(0);
+    cx.set_tensor(0, to, dims);
+    Ok(())
+}
+
+fn is_dim_or_i32((least, most): (i64, i64)) -> bool {
+    least >= 0 && most == i64::MAX || i32::try_from(least).is_ok() && i32::try_from(most).is_ok()
+}
+
+fn bit_cast(cx: &mut InferCx<'_>) -> Result<()> {
+    let Some(to) = cx.attr_dtype("to")? else { return Ok(()) };
+    if let Some(from) = cx.dtype(0)
+        && from.bits() != to.bits()
+    {
+        return Err(cx.fail(format!("{from} has {} bits and {to} has {}", from.bits(), to.bits())));
+    }
+    let dims = cx.dims(0);
+    cx.set_tensor(0, to, dims);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::check;
+
+    #[test]
+    fn types() {
+        check(&[
+            ("Cast", "float[n,3]", "to=10", "float16[n,3]"),
+            ("Cast", "float[n,3]", "to=99", "!to is 99"),
+            ("Cast", "int64[2]{3,4}", "to=6", "int32[2]{3,4}"),
+            ("Cast", "int64[2]{3,4}", "to=2", "uint8[2]"),
+            ("Cast", "int64[2]{0,4}", "to=9", "bool[2]{0,1}"),
+            ("CastLike", "float[n] double[3]", "", "double[n]"),
+            ("BitCast", "float[n]", "to=6", "int32[n]"),
+            ("BitCast", "float[n]", "to=7", "!float has 32 bits and int64 has 64"),
+        ]);
+    }
+}
