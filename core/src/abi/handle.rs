@@ -10,7 +10,8 @@ use ortolan_ep_abi::raw::{self, EpV1, Kv, Str};
 
 use super::copy::copy;
 use super::ctx::{Kind, Setup, call};
-use super::{Answers, Claims, Compiling, DeviceInfo, DeviceList, Ports};
+use super::out::Out;
+use super::{Answers, Claims, Compiling, DeviceInfo, DeviceList, Ports, Refusal};
 use crate::error::{Error, Result, codes};
 use crate::pool;
 use crate::value::{Buffer, Lender, SpaceId, Tensor};
@@ -34,10 +35,11 @@ impl FactoryHandle {
     /// # Safety
     /// `table` is a complete table of a plugin with this ABI, whose library stays loaded.
     pub unsafe fn new(name: &str, table: &'static EpV1, lease: Option<Box<dyn Any + Send + Sync>>) -> Result<Self> {
-        let mut raw = std::ptr::null_mut();
+        let out = Out::new();
         // SAFETY: the caller's promise; the out pointer is live.
-        let make = |c| unsafe { (table.factory_new)(c, &mut raw) };
+        let make = |c| unsafe { (table.factory_new)(c, out.ptr()) };
         call(&Setup::plain(name, 1), Kind::Plain, codes::EP_FAILED, make)?;
+        let raw = out.take("factory").map_err(|r| fault(name, r))?;
         Ok(FactoryHandle { table, raw, name: name.into(), _lease: lease })
     }
 
@@ -63,11 +65,12 @@ impl FactoryHandle {
     /// Makes an EP for one session on one device.
     pub fn create(self: &Arc<Self>, device: &DeviceInfo, options: &[(String, String)]) -> Result<EpHandle> {
         let kvs: Vec<Kv> = options.iter().map(|(k, v)| Kv { key: Str::new(k), value: Str::new(v) }).collect();
-        let mut raw = std::ptr::null_mut();
+        let out = Out::new();
         let setup = Setup::plain(&self.name, pool::available());
         // SAFETY: the factory is live; options and out pointer live over the call.
-        let make = |c| unsafe { (self.table.ep_new)(self.raw, c, device.ordinal, kvs.as_ptr(), kvs.len(), &mut raw) };
+        let make = |c| unsafe { (self.table.ep_new)(self.raw, c, device.ordinal, kvs.as_ptr(), kvs.len(), out.ptr()) };
         call(&setup, Kind::Plain, codes::EP_NEW_FAILED, make)?;
+        let raw = out.take("EP").map_err(|r| fault(&self.name, r))?;
         Ok(EpHandle { factory: Arc::clone(self), raw, device: device.clone() })
     }
 }
@@ -129,10 +132,11 @@ impl EpHandle {
         compiling: &Compiling<'_>,
         keep: Arc<dyn Any + Send + Sync>,
     ) -> Result<PartHandle> {
-        let mut raw = std::ptr::null_mut();
+        let out = Out::new();
         // SAFETY: the EP is live; program, part and out pointer live over the call.
-        let make = |c| unsafe { (self.table().compile)(self.raw, c, program, part, &mut raw) };
+        let make = |c| unsafe { (self.table().compile)(self.raw, c, program, part, out.ptr()) };
         call(setup, Kind::Compile(compiling), codes::COMPILE_FAILED, make)?;
+        let raw = out.take("part").map_err(|r| fault(self.name(), r))?;
         Ok(PartHandle { ep: Arc::clone(self), raw, ports: compiling.ports.borrow().clone(), _keep: keep })
     }
 }
@@ -188,6 +192,11 @@ impl Drop for PartHandle {
         // SAFETY: made by `compile`, freed once, after all its lanes, which hold it.
         unsafe { (self.ep.table().part_free)(self.raw) }
     }
+}
+
+/// A broken rule as an error of the EP.
+fn fault(ep: &str, refusal: Refusal) -> Error {
+    Error::new(refusal.code, refusal.text).from_ep(ep, None)
 }
 
 /// The struct of a tensor as it crosses. It points into `tensor`.

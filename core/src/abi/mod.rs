@@ -12,6 +12,7 @@ mod ctx;
 mod devices;
 mod fence;
 mod handle;
+mod out;
 mod space;
 mod table;
 

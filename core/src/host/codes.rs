@@ -151,9 +151,6 @@ crate::codes::codes! {
     FACTORY_FAILED = "factory-failed", "0.1.0", "The plugin refused to start",
         "The plugin's factory could not be made; its own words are in the sentence.",
         "The plugin's words say what to do.";
-    WROTE_PAST = "wrote-past", "0.1.0", "The plugin wrote where it must not",
-        "The plugin wrote past the end of a struct that the host gave it, or into one that it may only read.",
-        "Do not use this plugin before its author has corrected it; it was probably built from other declarations.";
     // ---- 12: devices
     DEVICES_FAILED = "devices-failed", "0.1.0", "Devices cannot be listed",
         "The plugin failed while it listed its devices, or listed the same number twice; its own words are in the sentence.",

@@ -4,7 +4,7 @@ use super::catalogue::CatalogueRow;
 use super::codes;
 use super::error::{HostError, Result, join_names};
 use super::manifest::{Manifest, PanicStrategy};
-use ortolan_ep_abi::raw::{ABI_MAJOR, ABI_MINOR, EP_V1_ID};
+use ortolan_ep_abi::raw::{ABI_MAJOR, ABI_MINOR, EP_V1_ID, HOST_FENCE_V1_ID, HOST_V1_ID};
 use semver::Version;
 use std::ops::RangeInclusive;
 
@@ -22,6 +22,20 @@ pub struct Offer {
     pub interfaces: &'static [&'static str],
     /// Digest of the core's schema of a domain's operator at a since-version, if it has one.
     pub schema_digest: Option<fn(&str, &str, u32) -> Option<u64>>,
+}
+
+impl Default for Offer {
+    fn default() -> Self {
+        let number = |text: &str| text.parse().unwrap_or(0);
+        let [major, minor, patch] =
+            [env!("CARGO_PKG_VERSION_MAJOR"), env!("CARGO_PKG_VERSION_MINOR"), env!("CARGO_PKG_VERSION_PATCH")];
+        Offer {
+            core: Version::new(number(major), number(minor), number(patch)),
+            abi_minors: ABI_MINOR_MIN..=u32::MAX,
+            interfaces: &[HOST_V1_ID, HOST_FENCE_V1_ID],
+            schema_digest: None,
+        }
+    }
 }
 
 /// Checks 4 and 5, in their order.
@@ -194,6 +208,15 @@ mod tests {
         for (field, value, code, word) in cases {
             let error = check(&manifest(|m| m[field] = value.clone()), &offer()).expect_err(field);
             assert!(error.code == code && error.sentence.contains(word), "{field} = {value}: {error}");
+        }
+    }
+
+    #[test]
+    fn offered_interfaces_are_served() {
+        for id in Offer::default().interfaces {
+            // SAFETY: the text lives over the call.
+            let table = unsafe { (crate::abi::host_table().query)(ortolan_ep_abi::raw::Str::new(id)) };
+            assert!(!table.is_null(), "{id}");
         }
     }
 
