@@ -1,3 +1,4 @@
 //! The CPU execution provider of Ortolan.
 
+pub mod gemm;
 pub mod simd;

@@ -60,6 +60,7 @@ impl Simd for Avx2 {
     type I32 = I;
     type Mask = F;
     const LANES: usize = 8;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {
@@ -92,10 +93,10 @@ impl Simd for Avx2 {
         unsafe { _mm256_storeu_si256(to.cast(), v) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 8];
-        for (i, row) in r.iter_mut().enumerate() {
-            // SAFETY: the caller gives 8 readable rows.
+        for (i, row) in r.iter_mut().enumerate().take(rows) {
+            // SAFETY: i < rows, and the caller gives that many readable rows.
             *row = unsafe { self.load(from.add(i * from_step)) };
         }
         // In each half: four rows become four columns, of rows 0-3 and 4-7.
@@ -117,21 +118,11 @@ impl Simd for Avx2 {
         let [top, bottom] = fours;
         for i in 0..4 {
             // SAFETY: the token proves AVX2; the caller gives 8 writable rows.
-            unsafe {
-                self.store(
-                    to.add(i * to_step),
-                    _mm256_permute2f128_ps::<0x20>(top[i], bottom[i]),
-                )
-            };
+            unsafe { self.store(to.add(i * to_step), _mm256_permute2f128_ps::<0x20>(top[i], bottom[i])) };
         }
         for i in 0..4 {
             // SAFETY: the token proves AVX2; the caller gives 8 writable rows.
-            unsafe {
-                self.store(
-                    to.add((i + 4) * to_step),
-                    _mm256_permute2f128_ps::<0x31>(top[i], bottom[i]),
-                )
-            };
+            unsafe { self.store(to.add((i + 4) * to_step), _mm256_permute2f128_ps::<0x31>(top[i], bottom[i])) };
         }
     }
     #[inline(always)]

@@ -58,6 +58,7 @@ impl Simd for Avx512 {
     type I32 = I;
     type Mask = M;
     const LANES: usize = 16;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {
@@ -90,10 +91,10 @@ impl Simd for Avx512 {
         unsafe { _mm512_storeu_epi32(to, v) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 16];
-        for (i, row) in r.iter_mut().enumerate() {
-            // SAFETY: the caller gives 16 readable rows.
+        for (i, row) in r.iter_mut().enumerate().take(rows) {
+            // SAFETY: i < rows, and the caller gives that many readable rows.
             *row = unsafe { self.load(from.add(i * from_step)) };
         }
         // Within each quarter: four rows become four columns. `fours[q][c]` has,

@@ -14,11 +14,7 @@ pub struct Caches {
 }
 
 /// What small cores of the last decade have; used for what cannot be read.
-const USUAL: Caches = Caches {
-    l1: 32 << 10,
-    l2: 512 << 10,
-    l3: 4 << 20,
-};
+const USUAL: Caches = Caches { l1: 32 << 10, l2: 512 << 10, l3: 4 << 20 };
 
 /// The sizes, read once per process: from the CPU on x86-64, from the system's
 /// files on other Linux machines, else usual ones.
@@ -33,11 +29,7 @@ fn from_levels(levels: [usize; 3]) -> Caches {
     let or = |size: usize, usual: usize| if size == 0 { usual } else { size };
     let l1 = or(levels[0], USUAL.l1);
     let l2 = or(levels[1], USUAL.l2).max(l1);
-    Caches {
-        l1,
-        l2,
-        l3: or(levels[2], USUAL.l3).max(l2),
-    }
+    Caches { l1, l2, l3: or(levels[2], USUAL.l3).max(l2) }
 }
 
 /// Leaves 4 (Intel) and 0x8000_001D (AMD) list one cache a subleaf, in one form.
@@ -82,11 +74,7 @@ fn levels() -> [usize; 3] {
             std::fs::read_to_string(path).unwrap_or_default()
         };
         let level: usize = read("level").trim().parse().unwrap_or(0);
-        let size: usize = read("size")
-            .trim()
-            .trim_end_matches('K')
-            .parse()
-            .unwrap_or(0);
+        let size: usize = read("size").trim().trim_end_matches('K').parse().unwrap_or(0);
         if (1..=3).contains(&level) && read("type").trim() != "Instruction" {
             sizes[level - 1] = size.saturating_mul(1024);
         }
@@ -102,32 +90,13 @@ mod tests {
     fn gaps_are_filled_and_levels_rise() {
         let cases = [
             ("nothing known", [0, 0, 0], USUAL),
-            (
-                "no third level",
-                [64 << 10, 8 << 20, 0],
-                Caches {
-                    l1: 64 << 10,
-                    l2: 8 << 20,
-                    l3: 8 << 20,
-                },
-            ),
-            (
-                "all known",
-                [1, 2, 3],
-                Caches {
-                    l1: 1,
-                    l2: 2,
-                    l3: 3,
-                },
-            ),
+            ("no third level", [64 << 10, 8 << 20, 0], Caches { l1: 64 << 10, l2: 8 << 20, l3: 8 << 20 }),
+            ("all known", [1, 2, 3], Caches { l1: 1, l2: 2, l3: 3 }),
         ];
         for (name, levels, want) in cases {
             assert_eq!(from_levels(levels), want, "{name}");
         }
         let found = caches();
-        assert!(
-            found.l1 >= 4 << 10 && found.l1 <= found.l2 && found.l2 <= found.l3,
-            "{found:?}"
-        );
+        assert!(found.l1 >= 4 << 10 && found.l1 <= found.l2 && found.l2 <= found.l3, "{found:?}");
     }
 }

@@ -34,17 +34,13 @@ const NAMES: [&str; 4] = ["scalar", "neon", "avx2", "avx512"];
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IsaError {
     /// The name means nothing.
-    #[error(
-        "{ISA_VARIABLE}={name} is not an instruction set; use one of scalar, neon, avx2, avx512, or unset it"
-    )]
+    #[error("{ISA_VARIABLE}={name} is not an instruction set; use one of scalar, neon, avx2, avx512, or unset it")]
     Unknown {
         /// What the variable held.
         name: String,
     },
     /// The name is known and this machine lacks it.
-    #[error(
-        "{ISA_VARIABLE}={name}, but this machine has only {have}; use one of these, or unset it"
-    )]
+    #[error("{ISA_VARIABLE}={name}, but this machine has only {have}; use one of these, or unset it")]
     Missing {
         /// What the variable held.
         name: String,
@@ -84,10 +80,7 @@ impl Isa {
 
     /// All that this machine has, from least to most able.
     pub fn available() -> impl Iterator<Item = Isa> {
-        LEVELS
-            .iter()
-            .filter(|level| level.is_here())
-            .map(|&level| Isa(level))
+        LEVELS.iter().filter(|level| level.is_here()).map(|&level| Isa(level))
     }
 
     /// The instruction set of that name.
@@ -104,10 +97,7 @@ impl Isa {
             return Err(IsaError::Unknown { name });
         }
         let have: Vec<_> = Isa::available().map(Isa::name).collect();
-        Err(IsaError::Missing {
-            name,
-            have: have.join(", "),
-        })
+        Err(IsaError::Missing { name, have: have.join(", ") })
     }
 
     /// As in [`ISA_VARIABLE`] and at the end of kernels' names.
@@ -214,14 +204,7 @@ mod tests {
         }
         let cases = [
             ("sse9", "is not an instruction set"),
-            (
-                if cfg!(target_arch = "aarch64") {
-                    "avx2"
-                } else {
-                    "neon"
-                },
-                "has only scalar",
-            ),
+            (if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" }, "has only scalar"),
         ];
         for (name, part) in cases {
             let text = Isa::from_name(name).unwrap_err().to_string();

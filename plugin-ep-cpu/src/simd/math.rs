@@ -18,24 +18,12 @@ pub trait Math: Simd {
         let r = self.fnma(n, self.splat(LN2_HIGH), x);
         let r = self.fnma(n, self.splat(LN2_LOW), r);
         // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2
-        let p = self.poly(
-            r,
-            [
-                0.001_381_449_6,
-                0.008_368_78,
-                0.041_668_394,
-                0.166_665_2,
-                0.499_999_93,
-            ],
-        );
+        let p = self.poly(r, [0.001_381_449_6, 0.008_368_78, 0.041_668_394, 0.166_665_2, 0.499_999_93]);
         let e = self.add(self.fma(self.mul(r, r), p, r), self.splat(1.0));
         // 2^n in two factors, so that results beyond the normal range round once.
         let n = self.to_i32(n);
         let half = self.shr_i32(n, 1);
-        self.mul(
-            self.mul(e, self.pow2(half)),
-            self.pow2(self.sub_i32(n, half)),
-        )
+        self.mul(self.mul(e, self.pow2(half)), self.pow2(self.sub_i32(n, half)))
     }
 
     /// Natural logarithm, within 2 ulp; -infinite for 0, NaN below.
@@ -83,16 +71,7 @@ pub trait Math: Simd {
         let size = self.abs(x);
         // Near 0 the other form cancels. (tanh x - x) / x^3 over x^2
         let x2 = self.mul(x, x);
-        let p = self.poly(
-            x2,
-            [
-                -0.005_704_988,
-                0.020_639_086,
-                -0.053_739_715,
-                0.133_314_42,
-                -0.333_332_8,
-            ],
-        );
+        let p = self.poly(x2, [-0.005_704_988, 0.020_639_086, -0.053_739_715, 0.133_314_42, -0.333_332_8]);
         let near = self.fma(self.mul(x2, x), p, x);
         // Beyond 9.1 the result is 1; the limit keeps exp finite.
         let e = self.exp(self.min(self.splat(20.0), self.add(size, size)));
@@ -169,15 +148,8 @@ impl<S: Simd> Math for S {}
 const LN2_HIGH: f32 = 0.693_359_4;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
-const ERF_FAR: [f32; 7] = [
-    -0.000_186_374_34,
-    0.002_947_609_8,
-    -0.021_837_866,
-    0.103_106_335,
-    0.638_145_3,
-    1.127_088_9,
-    0.000_341_598_32,
-];
+const ERF_FAR: [f32; 7] =
+    [-0.000_186_374_34, 0.002_947_609_8, -0.021_837_866, 0.103_106_335, 0.638_145_3, 1.127_088_9, 0.000_341_598_32];
 
 #[cfg(test)]
 mod tests {
@@ -200,15 +172,7 @@ mod tests {
             .flat_map(|bits| [f32::from_bits(bits), -f32::from_bits(bits)])
             .collect();
         x.extend((-12_000..12_000).map(|i| i as f32 * 0.01));
-        x.extend([
-            f32::INFINITY,
-            f32::NEG_INFINITY,
-            f32::NAN,
-            0.0,
-            -0.0,
-            1.0,
-            -1.0,
-        ]);
+        x.extend([f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 0.0, -0.0, 1.0, -1.0]);
         x
     }
 
@@ -216,14 +180,8 @@ mod tests {
         let x = inputs();
         let mut y = vec![0.0; x.len()];
         map_unary(isa, op, &x, &mut y);
-        let errors = x
-            .iter()
-            .zip(&y)
-            .map(|(&x, &y)| (ulps(y, exact(f64::from(x))), x));
-        errors.fold(
-            (0.0, 0.0),
-            |worst, next| if next.0 > worst.0 { next } else { worst },
-        )
+        let errors = x.iter().zip(&y).map(|(&x, &y)| (ulps(y, exact(f64::from(x))), x));
+        errors.fold((0.0, 0.0), |worst, next| if next.0 > worst.0 { next } else { worst })
     }
 
     #[test]
@@ -233,11 +191,7 @@ mod tests {
                 ("exp", worst(isa, &Exp, f64::exp), 2.0),
                 ("ln", worst(isa, &Ln, f64::ln), 2.0),
                 ("tanh", worst(isa, &Tanh, f64::tanh), 3.0),
-                (
-                    "sigmoid",
-                    worst(isa, &Sigmoid, |x| 1.0 / (1.0 + (-x).exp())),
-                    4.0,
-                ),
+                ("sigmoid", worst(isa, &Sigmoid, |x| 1.0 / (1.0 + (-x).exp())), 4.0),
                 ("erf", worst(isa, &Erf, erf), 3.0),
             ];
             for (name, (error, at), bound) in cases {
@@ -261,9 +215,7 @@ mod tests {
             }
             return two_over_root_pi * sum;
         }
-        let fraction = (1..60)
-            .rev()
-            .fold(0.0, |f, n| f64::from(n) / 2.0 / (x.abs() + f));
+        let fraction = (1..60).rev().fold(0.0, |f, n| f64::from(n) / 2.0 / (x.abs() + f));
         let upper = (-x * x).exp() / (x.abs() + fraction) / std::f64::consts::PI.sqrt();
         (1.0 - upper).copysign(x)
     }

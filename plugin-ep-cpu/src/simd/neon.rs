@@ -45,6 +45,7 @@ impl Simd for Neon {
     type I32 = I;
     type Mask = M;
     const LANES: usize = 4;
+    const REGISTERS: usize = 32;
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {
@@ -87,10 +88,10 @@ impl Simd for Neon {
         unsafe { vst1q_s32(to, v) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
+    unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 4];
-        for (i, row) in r.iter_mut().enumerate() {
-            // SAFETY: the caller gives 4 readable rows.
+        for (i, row) in r.iter_mut().enumerate().take(rows) {
+            // SAFETY: i < rows, and the caller gives that many readable rows.
             *row = unsafe { self.load(from.add(i * from_step)) };
         }
         // SAFETY: the token proves NEON.
@@ -146,10 +147,7 @@ impl Simd for Neon {
         let mut lanes = [0_u32; 4];
         // SAFETY: the array holds four values.
         unsafe { vst1q_u32(lanes.as_mut_ptr(), mask) };
-        lanes
-            .iter()
-            .rev()
-            .fold(0, |bits, lane| bits << 1 | (lane & 1))
+        lanes.iter().rev().fold(0, |bits, lane| bits << 1 | (lane & 1))
     }
     #[inline(always)]
     fn reduce_sum(self, x: F) -> f32 {

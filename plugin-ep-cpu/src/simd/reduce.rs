@@ -32,33 +32,20 @@ pub fn dot(isa: Isa, a: &[f32], b: &[f32]) -> f32 {
 /// Sum of `(x - center)^2`.
 #[must_use]
 pub fn sum_squares(isa: Isa, x: &[f32], center: f32) -> f32 {
-    isa.dispatch(Reduce {
-        x,
-        by: Squares { center },
-    })
+    isa.dispatch(Reduce { x, by: Squares { center } })
 }
 
 /// `dst[i] = e^(src[i] - shift)`, and the sum of these: the heart of a softmax.
 /// Cut to the shorter slice.
 pub fn exp_sub_sum(isa: Isa, src: &[f32], shift: f32, dst: &mut [f32]) -> f32 {
     let n = src.len().min(dst.len());
-    isa.dispatch(ExpSubSum {
-        src: src.as_ptr(),
-        dst: dst.as_mut_ptr(),
-        n,
-        shift,
-    })
+    isa.dispatch(ExpSubSum { src: src.as_ptr(), dst: dst.as_mut_ptr(), n, shift })
 }
 
 /// The same in place.
 pub fn exp_sub_sum_in_place(isa: Isa, x: &mut [f32], shift: f32) -> f32 {
     let dst = x.as_mut_ptr();
-    isa.dispatch(ExpSubSum {
-        src: dst,
-        dst,
-        n: x.len(),
-        shift,
-    })
+    isa.dispatch(ExpSubSum { src: dst, dst, n: x.len(), shift })
 }
 
 /// How values are folded into one.
@@ -125,11 +112,7 @@ macro_rules! extreme {
             }
             #[inline(always)]
             fn lanes<S: Simd>(s: S, x: S::F32) -> f32 {
-                if s.bits_of(s.ne(x, x)) != 0 {
-                    f32::NAN
-                } else {
-                    s.$lanes(x)
-                }
+                if s.bits_of(s.ne(x, x)) != 0 { f32::NAN } else { s.$lanes(x) }
             }
         }
     };

@@ -16,11 +16,7 @@ type I = [i32; N];
 type M = [bool; N];
 
 #[inline(always)]
-fn each<A: Copy, B: Copy, R: Copy + Default>(
-    a: [A; N],
-    b: [B; N],
-    f: impl Fn(A, B) -> R,
-) -> [R; N] {
+fn each<A: Copy, B: Copy, R: Copy + Default>(a: [A; N], b: [B; N], f: impl Fn(A, B) -> R) -> [R; N] {
     let mut out = [R::default(); N];
     for i in 0..N {
         out[i] = f(a[i], b[i]);
@@ -49,6 +45,7 @@ impl Simd for Scalar {
     type I32 = I;
     type Mask = M;
     const LANES: usize = N;
+    const REGISTERS: usize = 16;
 
     #[inline(always)]
     unsafe fn load(self, from: *const f32) -> F {
@@ -87,13 +84,13 @@ impl Simd for Scalar {
         unsafe { to.cast::<I>().write_unaligned(v) }
     }
     #[inline(always)]
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize) {
-        let mut rows = [[0.0; N]; N];
-        for (r, row) in rows.iter_mut().enumerate() {
-            // SAFETY: r < N, and the caller gives N readable rows.
-            *row = unsafe { self.load(from.add(r * from_step)) };
+    unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
+        let mut r = [[0.0; N]; N];
+        for (i, row) in r.iter_mut().enumerate().take(rows) {
+            // SAFETY: i < rows, and the caller gives that many readable rows.
+            *row = unsafe { self.load(from.add(i * from_step)) };
         }
-        let [a, b, c, d] = rows;
+        let [a, b, c, d] = r;
         for i in 0..N {
             // SAFETY: i < N, and the caller gives N writable rows.
             unsafe { self.store(to.add(i * to_step), [a[i], b[i], c[i], d[i]]) };
@@ -159,9 +156,7 @@ impl Simd for Scalar {
     }
     #[inline(always)]
     fn bits_of(self, mask: M) -> u32 {
-        mask.iter()
-            .rev()
-            .fold(0, |bits, &lane| bits << 1 | u32::from(lane))
+        mask.iter().rev().fold(0, |bits, &lane| bits << 1 | u32::from(lane))
     }
     #[inline(always)]
     fn reduce_sum(self, x: F) -> f32 {

@@ -27,23 +27,13 @@ impl Operand<'_> {
 /// `dst[i] = op(src[i])`
 pub fn map_unary<O: UnaryOp>(isa: Isa, op: &O, src: &[f32], dst: &mut [f32]) {
     let n = src.len().min(dst.len());
-    isa.dispatch(Unary {
-        op,
-        src: src.as_ptr(),
-        dst: dst.as_mut_ptr(),
-        n,
-    });
+    isa.dispatch(Unary { op, src: src.as_ptr(), dst: dst.as_mut_ptr(), n });
 }
 
 /// `x[i] = op(x[i])`
 pub fn map_unary_in_place<O: UnaryOp>(isa: Isa, op: &O, x: &mut [f32]) {
     let dst = x.as_mut_ptr();
-    isa.dispatch(Unary {
-        op,
-        src: dst,
-        dst,
-        n: x.len(),
-    });
+    isa.dispatch(Unary { op, src: dst, dst, n: x.len() });
 }
 
 /// `dst[i] = op(a[i], b[i])`
@@ -53,40 +43,16 @@ pub fn map_binary<O: BinaryOp>(isa: Isa, op: &O, a: Operand<'_>, b: Operand<'_>,
     // One loop per form, so that a scalar stays in its register.
     match (a, b) {
         (Operand::Slice(a), Operand::Slice(b)) => {
-            isa.dispatch(Binary {
-                op,
-                a: At(a.as_ptr()),
-                b: At(b.as_ptr()),
-                dst,
-                n,
-            });
+            isa.dispatch(Binary { op, a: At(a.as_ptr()), b: At(b.as_ptr()), dst, n });
         }
         (Operand::Slice(a), Operand::Scalar(b)) => {
-            isa.dispatch(Binary {
-                op,
-                a: At(a.as_ptr()),
-                b: Same(b),
-                dst,
-                n,
-            });
+            isa.dispatch(Binary { op, a: At(a.as_ptr()), b: Same(b), dst, n });
         }
         (Operand::Scalar(a), Operand::Slice(b)) => {
-            isa.dispatch(Binary {
-                op,
-                a: Same(a),
-                b: At(b.as_ptr()),
-                dst,
-                n,
-            });
+            isa.dispatch(Binary { op, a: Same(a), b: At(b.as_ptr()), dst, n });
         }
         (Operand::Scalar(a), Operand::Scalar(b)) => {
-            isa.dispatch(Binary {
-                op,
-                a: Same(a),
-                b: Same(b),
-                dst,
-                n,
-            });
+            isa.dispatch(Binary { op, a: Same(a), b: Same(b), dst, n });
         }
     }
 }
@@ -96,20 +62,8 @@ pub fn map_binary_in_place<O: BinaryOp>(isa: Isa, op: &O, a: &mut [f32], b: Oper
     let n = a.len().min(b.len());
     let dst = a.as_mut_ptr();
     match b {
-        Operand::Slice(b) => isa.dispatch(Binary {
-            op,
-            a: At(dst),
-            b: At(b.as_ptr()),
-            dst,
-            n,
-        }),
-        Operand::Scalar(b) => isa.dispatch(Binary {
-            op,
-            a: At(dst),
-            b: Same(b),
-            dst,
-            n,
-        }),
+        Operand::Slice(b) => isa.dispatch(Binary { op, a: At(dst), b: At(b.as_ptr()), dst, n }),
+        Operand::Scalar(b) => isa.dispatch(Binary { op, a: At(dst), b: Same(b), dst, n }),
     }
 }
 

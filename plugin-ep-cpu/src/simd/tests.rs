@@ -95,10 +95,7 @@ bits_op!(CopySign, |s, a, b| s.copysign(a, b));
 bits_op!(Integers, |s, a, b| {
     let (a, b) = (s.cast_i32(a), s.cast_i32(b));
     let sum = s.add_i32(s.shl_i32(a, 3), s.shr_i32(b, 5));
-    let rest = s.sub_i32(
-        s.xor_i32(a, b),
-        s.or_i32(a, s.and_i32(b, s.splat_i32(0xFF00))),
-    );
+    let rest = s.sub_i32(s.xor_i32(a, b), s.or_i32(a, s.and_i32(b, s.splat_i32(0xFF00))));
     s.to_f32(s.add_i32(sum, rest))
 });
 bits_op!(Convert, |s, a, b| {
@@ -118,19 +115,11 @@ fn integers(a: f32, b: f32) -> f32 {
 fn convert(a: f32, b: f32) -> f32 {
     let near = a.clamp(-1.0e6, 1.0e6).round_ties_even() as i32 as f32;
     let greater = a.to_bits().cast_signed() > b.to_bits().cast_signed();
-    if greater && (a < b || b.is_nan()) {
-        near
-    } else {
-        3.0
-    }
+    if greater && (a < b || b.is_nan()) { near } else { 3.0 }
 }
 
 fn keep_nan(a: f32, b: f32, pick: f32) -> f32 {
-    if a.is_nan() || b.is_nan() {
-        f32::NAN
-    } else {
-        pick
-    }
+    if a.is_nan() || b.is_nan() { f32::NAN } else { pick }
 }
 
 #[test]
@@ -145,26 +134,10 @@ fn each_operation_gives_the_defined_bits() {
                     ("swapped sub", isa.dispatch(Pair(Swap(Sub), a, b)), b - a),
                     ("mul", isa.dispatch(Pair(Mul, a, b)), a * b),
                     ("div", isa.dispatch(Pair(Div, a, b)), a / b),
-                    (
-                        "max",
-                        isa.dispatch(Pair(RawMax, a, b)),
-                        if a > b { a } else { b },
-                    ),
-                    (
-                        "min",
-                        isa.dispatch(Pair(RawMin, a, b)),
-                        if a < b { a } else { b },
-                    ),
-                    (
-                        "Max",
-                        isa.dispatch(Pair(Max, a, b)),
-                        keep_nan(a, b, if a > b { a } else { b }),
-                    ),
-                    (
-                        "Min",
-                        isa.dispatch(Pair(Min, a, b)),
-                        keep_nan(a, b, if a < b { a } else { b }),
-                    ),
+                    ("max", isa.dispatch(Pair(RawMax, a, b)), if a > b { a } else { b }),
+                    ("min", isa.dispatch(Pair(RawMin, a, b)), if a < b { a } else { b }),
+                    ("Max", isa.dispatch(Pair(Max, a, b)), keep_nan(a, b, if a > b { a } else { b })),
+                    ("Min", isa.dispatch(Pair(Min, a, b)), keep_nan(a, b, if a < b { a } else { b })),
                     ("lt", isa.dispatch(Pair(Lt, a, b)), truth(a < b)),
                     ("le", isa.dispatch(Pair(Le, a, b)), truth(a <= b)),
                     ("gt", isa.dispatch(Pair(Gt, a, b)), truth(a > b)),
@@ -172,32 +145,16 @@ fn each_operation_gives_the_defined_bits() {
                     ("eq", isa.dispatch(Pair(Eq, a, b)), truth(a == b)),
                     ("ne", isa.dispatch(Pair(Ne, a, b)), truth(a != b)),
                     ("sqrt", isa.dispatch(Pair(SqrtAbs, a, b)), a.abs().sqrt()),
-                    (
-                        "round",
-                        isa.dispatch(Pair(RoundA, a, b)),
-                        a.round_ties_even(),
-                    ),
+                    ("round", isa.dispatch(Pair(RoundA, a, b)), a.round_ties_even()),
                     ("floor", isa.dispatch(Pair(FloorA, a, b)), a.floor()),
                     ("neg", isa.dispatch(Pair(NegA, a, b)), -a),
-                    (
-                        "copysign",
-                        isa.dispatch(Pair(CopySign, a, b)),
-                        a.copysign(b),
-                    ),
-                    (
-                        "integers",
-                        isa.dispatch(Pair(Integers, a, b)),
-                        integers(a, b),
-                    ),
+                    ("copysign", isa.dispatch(Pair(CopySign, a, b)), a.copysign(b)),
+                    ("integers", isa.dispatch(Pair(Integers, a, b)), integers(a, b)),
                     ("convert", isa.dispatch(Pair(Convert, a, b)), convert(a, b)),
                 ];
                 for (name, got, want) in cases {
                     let right = got.iter().all(|&got| same(got, want));
-                    assert!(
-                        right,
-                        "{name}_{}({a}, {b}) = {got:?}, not {want}",
-                        isa.name()
-                    );
+                    assert!(right, "{name}_{}({a}, {b}) = {got:?}, not {want}", isa.name());
                 }
             }
         }
@@ -229,13 +186,17 @@ impl Kernel for Lanes {
         assert_eq!(s.reduce_min(v), -2.0);
         assert_eq!(s.bits_of(s.lt(v, s.zero())), 0b11);
         let (from_step, to_step) = (n + 3, n + 1);
-        let square = values(n * from_step, 5);
-        let mut turned = vec![0.0; n * to_step];
-        // SAFETY: n rows of n values at these steps lie inside both.
-        unsafe { s.transpose(square.as_ptr(), from_step, turned.as_mut_ptr(), to_step) };
-        for r in 0..n {
-            for c in 0..n {
-                assert_eq!(turned[c * to_step + r], square[r * from_step + c]);
+        for rows in 0..=n {
+            // No more than the rows to be read.
+            let square = values(rows * from_step, 5);
+            let mut turned = vec![9.0; n * to_step];
+            // SAFETY: rows of n values at these steps lie inside both.
+            unsafe { s.transpose(square.as_ptr(), from_step, rows, turned.as_mut_ptr(), to_step) };
+            for r in 0..n {
+                for c in 0..n {
+                    let want = if r < rows { square[r * from_step + c] } else { 0.0 };
+                    assert_eq!(turned[c * to_step + r], want);
+                }
             }
         }
         let integers: Vec<i32> = (0..n as i32).collect();
@@ -284,13 +245,7 @@ fn slices_at_odd_lengths_and_offsets() {
                 y[..n].copy_from_slice(a);
                 map_unary_in_place(isa, &Relu, &mut y[..n]);
                 check(&y, &|i| a[i].max(0.0));
-                map_binary(
-                    isa,
-                    &Add,
-                    Operand::Scalar(1.0),
-                    Operand::Scalar(2.5),
-                    &mut y,
-                );
+                map_binary(isa, &Add, Operand::Scalar(1.0), Operand::Scalar(2.5), &mut y);
                 assert!(y.iter().all(|&y| y == 3.5));
             }
         }
@@ -307,16 +262,10 @@ fn reductions_at_odd_lengths() {
             let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
             let (wa, wb) = (wide(a), wide(b));
             assert!(close(sum(isa, a), wa.iter().sum()));
-            assert!(close(
-                dot(isa, a, b),
-                wa.iter().zip(&wb).map(|(a, b)| a * b).sum()
-            ));
+            assert!(close(dot(isa, a, b), wa.iter().zip(&wb).map(|(a, b)| a * b).sum()));
             let squares = wa.iter().map(|a| (a - 0.5) * (a - 0.5)).sum();
             assert!(close(sum_squares(isa, a, 0.5), squares));
-            assert_eq!(
-                max(isa, a),
-                a.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x))
-            );
+            assert_eq!(max(isa, a), a.iter().fold(f32::NEG_INFINITY, |m, &x| m.max(x)));
             assert_eq!(min(isa, a), a.iter().fold(f32::INFINITY, |m, &x| m.min(x)));
             let mut y = vec![0.0; n];
             let total = exp_sub_sum(isa, a, 4.0, &mut y);
@@ -335,11 +284,7 @@ fn extremes_show_nan_wherever_it_stands() {
             for at in 0..n {
                 let mut x = values(n, 6);
                 x[at] = f32::NAN;
-                assert!(
-                    max(isa, &x).is_nan() && min(isa, &x).is_nan(),
-                    "{} n={n} at={at}",
-                    isa.name()
-                );
+                assert!(max(isa, &x).is_nan() && min(isa, &x).is_nan(), "{} n={n} at={at}", isa.name());
             }
         }
     }

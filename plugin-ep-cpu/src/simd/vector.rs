@@ -16,6 +16,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Lanes of a vector: a power of two, at most 16.
     const LANES: usize;
+    /// Vector registers that code can name.
+    const REGISTERS: usize;
 
     // ---- memory
 
@@ -49,15 +51,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `to` is writable for `LANES` values.
     unsafe fn store_i32(self, to: *mut i32, v: Self::I32);
-    /// Turns `LANES` rows of `LANES` values into columns: row `r`, column `c`
-    /// of the source goes to row `c`, column `r` of the destination. Steps are
-    /// in values.
+    /// Turns rows into columns: row `r`, column `c` of the source goes to row
+    /// `c`, column `r` of the destination, for `LANES` columns. Of the `LANES`
+    /// source rows the first `rows` are read; the others count as 0. Steps are
+    /// in values; destination rows may overlap and are written in rising order.
     ///
     /// # Safety
-    /// Each row is readable at `from + r * from_step` and, after all have been
-    /// read, writable at `to + c * to_step`, for `LANES` values; destination
-    /// rows may overlap and are written in rising order.
-    unsafe fn transpose(self, from: *const f32, from_step: usize, to: *mut f32, to_step: usize);
+    /// `from + r * from_step` is readable for r below `rows`, and
+    /// `to + c * to_step` writable for c below `LANES`, for `LANES` values each.
+    unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize);
     /// Asks for the cache line of `at`, wherever that points.
     fn prefetch(self, at: *const f32);
 
