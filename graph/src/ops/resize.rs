@@ -98,8 +98,8 @@ fn scales(cx: &mut InferCx<'_>, input: usize, dims: &mut Dims, axes: &[usize]) -
 }
 
 fn scaled(cx: &mut InferCx<'_>, dim: ExprId, scale: f64, axis: usize) -> ExprId {
+    // Single precision is the definition; it saturates.
     #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation)]
-    // single precision is the definition; it saturates
     let times = |dim: i64| (dim as f32 * scale as f32).floor() as i64;
     if let Some(dim) = cx.exprs.as_const(dim) {
         return cx.int(times(dim));
