@@ -1,0 +1,81 @@
+//! Disjoint pieces of an output for workers.
+//!
+//! One of the files with `unsafe`: it relies on the contract of [`Parallel`], that no index is in two ranges.
+
+use crate::parallel::{Parallel, Stopped};
+
+/// Calls `body(worker, first row, rows)` over pieces of `data` that together are all of it. A row is `row` elements, a
+/// piece at least `grain` rows; elements behind the last whole row are left out.
+///
+/// # Errors
+/// [`Stopped`] when the run was cancelled; some rows are then stale.
+pub fn rows<T: Send>(
+    par: &dyn Parallel,
+    data: &mut [T],
+    row: usize,
+    grain: usize,
+    body: impl Fn(usize, usize, &mut [T]) + Sync,
+) -> Result<(), Stopped> {
+    let row = row.max(1);
+    let count = data.len() / row;
+    if count <= grain || par.width() == 1 {
+        if count > 0 {
+            body(0, 0, &mut data[..count * row]);
+        }
+        return Ok(());
+    }
+    let start = Start(data.as_mut_ptr());
+    par.for_each(count, grain, &|worker, range| {
+        let start = &start;
+        assert!(range.end <= count, "a range is outside of what was asked for");
+        // SAFETY: the range lies inside the data, whose borrow lives on; no other worker has any of its indices.
+        let piece = unsafe { core::slice::from_raw_parts_mut(start.0.add(range.start * row), range.len() * row) };
+        body(worker, range.start, piece);
+    })
+}
+
+/// A start address that workers share.
+struct Start<T>(*mut T);
+
+// SAFETY: workers reach disjoint elements only, and T may be sent to them.
+unsafe impl<T: Send> Sync for Start<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::ops::Range;
+
+    /// Two threads' worth of ranges, one after the other.
+    struct Halves;
+    impl Parallel for Halves {
+        fn width(&self) -> usize {
+            2
+        }
+        fn for_each(
+            &self,
+            n: usize,
+            _: usize,
+            body: &(dyn Fn(usize, Range<usize>) + Sync),
+        ) -> Result<(), Stopped> {
+            body(0, 0..n / 2);
+            body(1, n / 2..n);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn rows_are_covered_once() {
+        for par in [&Halves as &dyn Parallel, &crate::parallel::Serial] {
+            for (len, row) in [(0, 3), (2, 3), (21, 3), (22, 3), (5, 0)] {
+                let mut data = vec![0; len];
+                rows(par, &mut data, row, 1, |_, first, piece| {
+                    piece.iter_mut().enumerate().for_each(|(k, x)| *x += first * row.max(1) + k + 1);
+                })
+                .unwrap();
+                let whole = len / row.max(1) * row.max(1);
+                let want: Vec<_> = (0..len).map(|k| if k < whole { k + 1 } else { 0 }).collect();
+                assert_eq!(data, want);
+            }
+        }
+    }
+}
