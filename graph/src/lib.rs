@@ -8,6 +8,7 @@ pub mod error;
 pub mod ir;
 pub mod ops;
 pub mod schema;
+pub mod versions;
 
 pub use error::{Code, Error, Result, Warning};
 pub use ir::Graph;
