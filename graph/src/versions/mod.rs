@@ -1,0 +1,341 @@
+//! What every step between two versions of an operator means, and how a node takes it. The one home
+//! of these verdicts; the walk applies them, projection and the matrix ask them.
+//!
+//! Each step of each operator in the schema table has a verdict, written in one file per operator
+//! family: **same** (what was valid stays valid and means the same), **adapter** (a function that
+//! rewrites the node, unless the step changes nothing for it), or **kept** (a deprecated operator
+//! stays in its last version). A step without a verdict fails a test.
+//!
+//! What the walk has to supply is [`Upgrade`]. Its contract:
+//!
+//! * Nodes are upgraded in topological order: types, dims and small integer values of inputs are
+//!   inferred before [`upgrade`] is called.
+//! * The node's attributes hold the defaults of its own version ([`crate::schema::check::fill_defaults`]).
+//!   A default that changed is thereby written out, and stays as it was. After the upgrade the walk fills in
+//!   the defaults of the newest version.
+//! * Nodes that an adapter adds ([`Upgrade::before`], [`Upgrade::after`]) are in the newest form of
+//!   their operator; their types are inferred when they are made.
+//! * [`holds`] is asked when the types of inputs and outputs are known, of the newest form and of the
+//!   form in the file, each with the defaults of its version filled in. Within that interval a node is
+//!   written with those of its attributes that the schema in force has; the others stand for what that
+//!   version means anyway.
+//! * An error leaves the node in a form between; the caller keeps the form of the file, or fails.
+
+mod build;
+mod carry;
+
+mod arith;
+mod attention;
+mod cast;
+mod compare;
+mod control;
+mod conv;
+mod index;
+mod join;
+mod layout;
+mod matmul;
+mod ml;
+mod norm;
+mod pad;
+mod pool;
+mod quant;
+mod random;
+mod reduce;
+mod resize;
+mod rnn;
+mod sequence;
+mod signal;
+mod softmax;
+#[cfg(test)]
+mod testing;
+mod training;
+mod unary;
+mod vision;
+
+use std::sync::LazyLock;
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{AttrValue, DType, Holds, ValueId};
+use crate::schema::{self, Schema, View};
+
+/// A node on its way to the newest version, in the hands of the walk.
+///
+/// Functions that make something fail only when a table of the graph is full.
+pub trait Upgrade {
+    /// The node as it stands now.
+    fn view(&self) -> View<'_>;
+    /// Puts a value at an input; the list grows with absent ones as needed. `None` leaves the input
+    /// out; absent inputs at the end are cut off.
+    fn set_input(&mut self, index: usize, value: Option<ValueId>);
+    /// Sets an attribute, replacing one of that name.
+    fn set_attr(&mut self, name: &str, value: AttrValue);
+    /// Gives an attribute another name; nothing happens when the node does not hold it.
+    fn rename_attr(&mut self, from: &str, to: &str);
+    /// Takes an attribute away; nothing happens when the node does not hold it.
+    fn remove_attr(&mut self, name: &str);
+    /// A new constant; `bytes` are dense and little-endian.
+    fn constant(&mut self, dtype: DType, dims: &[i64], bytes: &[u8]) -> Result<ValueId>;
+    /// A new node of the standard domain right before this one; its one output.
+    fn before(
+        &mut self,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&'static str, AttrValue)],
+    ) -> Result<ValueId>;
+    /// A new node of the standard domain right after this one: its first input is what the node, or
+    /// the node that `after` added for this output before, makes there; `inputs` are the further
+    /// ones. Its one output takes the place of the node's for every reader. Nothing happens when the
+    /// output is not wanted.
+    fn after(
+        &mut self,
+        output: usize,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&'static str, AttrValue)],
+    ) -> Result<()>;
+}
+
+/// The form that [`upgrade`] brought a node to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The operator that it became, when it is not the one that it was.
+    pub op: Option<&'static str>,
+    /// The since-version of its form.
+    pub since: u32,
+    /// Whether the form differs from the one before: then that one is worth keeping as the node's origin.
+    pub changed: bool,
+}
+
+/// Brings a node from the version in which it stands to the newest. `since` is the since-version of
+/// the schema in force at the node's opset.
+pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Result<Form> {
+    let domain = schema::canonical_domain(domain);
+    let mut form = Form { op: None, since, changed: false };
+    loop {
+        let name = form.op.unwrap_or(op);
+        let Some(step) = next(domain, name, form.since) else { return Ok(form) };
+        let Some((from, to)) = step.schemas(domain, name, form.since) else { return Ok(form) };
+        if matches!(step.verdict, Verdict::Kept) {
+            return Ok(form);
+        }
+        if step.passes(cx.view(), from, to, Way::Up) {
+            drop_unknown(cx, to);
+            form.since = to.since();
+            continue;
+        }
+        let within = |e: Error| e.within(format!("{name} from version {} to {}", from.since(), to.since()));
+        match step.verdict {
+            Verdict::Adapter(run) => {
+                run(cx).map_err(within)?;
+                form.since = to.since();
+            }
+            Verdict::Becomes(other, since, run) => {
+                run(cx).map_err(within)?;
+                (form.op, form.since) = (Some(other), since);
+            }
+            Verdict::Same | Verdict::Kept => return Err(within(leftover(cx.view(), from, to))),
+        }
+        form.changed = true;
+        if let Some(now) = schema::exact(domain, form.op.unwrap_or(op), form.since) {
+            drop_unknown(cx, now);
+        }
+    }
+}
+
+/// The opset versions in which a node, as it stands in the form of `since`, means the same. Empty
+/// knowledge is taken with care: where a step asks for a fact that is not known, the interval ends.
+/// Operators without a schema hold everywhere.
+pub fn holds(node: View<'_>, domain: &str, op: &str, since: u32) -> Holds {
+    let domain = schema::canonical_domain(domain);
+    let versions = schema::versions(domain, op);
+    let Some(own) = versions.iter().position(|v| u32::from(*v) == since) else { return Holds::ALWAYS };
+    let pass = |at: usize, way| {
+        let since = u32::from(versions[at]);
+        let step = next(domain, op, since);
+        step.is_some_and(|s| {
+            s.schemas(domain, op, since).is_some_and(|(lo, hi)| match way {
+                Way::Up => s.passes(node, lo, hi, way),
+                Way::Down => s.passes(node, hi, lo, way),
+            })
+        })
+    };
+    let mut first = own;
+    while first > 0 && pass(first - 1, Way::Down) {
+        first -= 1;
+    }
+    let mut last = own;
+    while last + 1 < versions.len() && pass(last, Way::Up) {
+        last += 1;
+    }
+    let to = versions.get(last + 1).map_or(u32::MAX, |v| u32::from(*v) - 1);
+    Holds { from: versions[first].into(), to }
+}
+
+/// The word for a step's verdict, for reports: `same`, `adapter` or `kept`. None when there is no
+/// such step.
+pub fn verdict(domain: &str, op: &str, since: u32) -> Option<&'static str> {
+    Some(match next(schema::canonical_domain(domain), op, since)?.verdict {
+        Verdict::Same => "same",
+        Verdict::Adapter(_) | Verdict::Becomes(..) => "adapter",
+        Verdict::Kept => "kept",
+    })
+}
+
+fn drop_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
+    let gone = |name: &str| schema.attribute(name).is_none();
+    let names: Vec<_> = cx.view().attrs.iter().map(|a| a.name.clone()).filter(|n| gone(n)).collect();
+    for name in names {
+        cx.remove_attr(&name);
+    }
+}
+
+fn leftover(node: View<'_>, from: Schema<'_>, to: Schema<'_>) -> Error {
+    let lost = node.attrs.iter().find(|a| from.attribute(&a.name).is_some() && to.attribute(&a.name).is_none());
+    let what = lost.map_or("the node does not fit the newer version".to_owned(), |a| {
+        format!("attribute '{}' has no meaning there, and its value is not the default", a.name)
+    });
+    Error::new(Code::Version, what)
+}
+
+/// Which way a step is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// A node of the older form is read in the newer version.
+    Up,
+    /// A node of the newer form is read in the older version.
+    Down,
+}
+
+type Run = fn(&mut dyn Upgrade) -> Result<()>;
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Same,
+    Adapter(Run),
+    /// The node becomes this operator in the form of this version.
+    Becomes(&'static str, u32, Run),
+    Kept,
+}
+
+/// When an attribute that only one side of a step knows may be left out, where that is not simply when
+/// it holds the default of that side.
+#[derive(Clone, Copy)]
+enum Drop {
+    Always,
+    /// All numbers of the list are 1.
+    Ones,
+    /// It is this word.
+    Is(&'static str),
+}
+
+/// One step: the version that it leads to, the verdict, and for which nodes it changes nothing.
+#[derive(Clone, Copy)]
+struct Step {
+    to: u16,
+    verdict: Verdict,
+    drop: &'static [(&'static str, Drop)],
+    only: fn(View<'_>, Way) -> bool,
+    narrows: bool,
+}
+
+const fn same(to: u16) -> Step {
+    Step { to, verdict: Verdict::Same, drop: &[], only: |_, _| true, narrows: false }
+}
+
+/// As [`same`]; the hint that a buffer may be reused, which opset 6 did away with, is left out.
+const fn legacy(to: u16) -> Step {
+    same(to).drop(&[("consumed_inputs", Drop::Always)])
+}
+
+const fn kept(to: u16) -> Step {
+    Step { verdict: Verdict::Kept, ..same(to) }
+}
+
+const fn adapter(to: u16, run: Run) -> Step {
+    Step { verdict: Verdict::Adapter(run), ..same(to) }
+}
+
+const fn becomes(to: u16, op: &'static str, since: u32, run: Run) -> Step {
+    Step { verdict: Verdict::Becomes(op, since, run), only: |_, _| false, ..same(to) }
+}
+
+impl Step {
+    /// Attributes that may be left out on the side that does not know them.
+    const fn drop(self, drop: &'static [(&'static str, Drop)]) -> Step {
+        Step { drop, ..self }
+    }
+
+    /// What must hold besides the schemas for the step to change nothing.
+    const fn only(self, only: fn(View<'_>, Way) -> bool) -> Step {
+        Step { only, ..self }
+    }
+
+    /// The newer version takes fewer types: they are checked on the way up, too.
+    const fn narrows(self) -> Step {
+        Step { narrows: true, ..self }
+    }
+
+    fn schemas(&self, domain: &str, op: &str, since: u32) -> Option<(Schema<'static>, Schema<'static>)> {
+        Some((schema::exact(domain, op, since)?, schema::exact(domain, op, self.to.into())?))
+    }
+
+    /// Whether a node of the form `from` means the same when it is read in the form `to`.
+    fn passes(&self, node: View<'_>, from: Schema<'_>, to: Schema<'_>, way: Way) -> bool {
+        let types = self.narrows || way == Way::Down;
+        let deprecated = to.deprecated() && !from.deprecated() && !matches!(self.verdict, Verdict::Kept);
+        !deprecated && carry::fits(node, from, to, self.drop, types) && (self.only)(node, way)
+    }
+}
+
+/// The steps of one operator, oldest first.
+struct Row {
+    domain: &'static str,
+    op: &'static str,
+    steps: &'static [Step],
+}
+
+const fn row(op: &'static str, steps: &'static [Step]) -> Row {
+    Row { domain: "", op, steps }
+}
+
+/// Every family. Sorted by name.
+const FAMILIES: &[&[Row]] = &[
+    arith::ROWS,
+    attention::ROWS,
+    cast::ROWS,
+    compare::ROWS,
+    control::ROWS,
+    conv::ROWS,
+    index::ROWS,
+    join::ROWS,
+    layout::ROWS,
+    matmul::ROWS,
+    ml::ROWS,
+    norm::ROWS,
+    pad::ROWS,
+    pool::ROWS,
+    quant::ROWS,
+    random::ROWS,
+    reduce::ROWS,
+    resize::ROWS,
+    rnn::ROWS,
+    sequence::ROWS,
+    signal::ROWS,
+    softmax::ROWS,
+    training::ROWS,
+    unary::ROWS,
+    vision::ROWS,
+];
+
+/// The rows by operator. A memo of a constant list, not state.
+static INDEX: LazyLock<hashbrown::HashMap<(&str, &str), &Row>> =
+    LazyLock::new(|| FAMILIES.iter().copied().flatten().map(|row| ((row.domain, row.op), row)).collect());
+
+/// The step that leads away from a version.
+fn next(domain: &str, op: &str, since: u32) -> Option<&'static Step> {
+    let row: &'static Row = INDEX.get(&(domain, op))?;
+    row.steps.iter().find(|step| u32::from(step.to) > since)
+}
+
+#[cfg(test)]
+mod tests;

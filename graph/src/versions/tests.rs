@@ -1,0 +1,119 @@
+//! Tests over all steps: none is missing, and no step is called the same that the schemas contradict.
+
+use super::*;
+use crate::schema::{Arity, Param};
+
+#[test]
+fn every_step_has_a_verdict() {
+    let mut missing = Vec::new();
+    let mut steps = 0;
+    for schema in schema::all() {
+        let versions = schema::versions(schema.domain(), schema.name());
+        let Some(next_version) = versions.iter().find(|v| u32::from(**v) > schema.since()) else { continue };
+        steps += 1;
+        let step = next(schema.domain(), schema.name(), schema.since());
+        if step.map(|s| s.to) != Some(*next_version) {
+            missing.push(format!("{}-{} to {next_version}", schema.name(), schema.since()));
+        }
+    }
+    assert!(missing.is_empty(), "no verdict on {}", missing.join(", "));
+    assert_eq!(steps, 432);
+}
+
+#[test]
+fn every_verdict_is_on_a_step() {
+    let rows = || FAMILIES.iter().copied().flatten();
+    assert_eq!(INDEX.len(), rows().count(), "an operator has two rows");
+    for row in rows() {
+        let versions = schema::versions(row.domain, row.op);
+        let to: Vec<u16> = row.steps.iter().map(|s| s.to).collect();
+        assert_eq!(to, versions[1.min(versions.len())..], "{}", row.op);
+    }
+    for family in FAMILIES {
+        assert!(family.windows(2).all(|pair| pair[0].op < pair[1].op), "{} is out of order", family[0].op);
+    }
+}
+
+#[test]
+fn verdicts_by_count() {
+    let mut counts = std::collections::BTreeMap::new();
+    for schema in schema::all() {
+        if let Some(verdict) = verdict(schema.domain(), schema.name(), schema.since()) {
+            *counts.entry(verdict).or_insert(0) += 1;
+        }
+    }
+    let found: Vec<_> = counts.into_iter().collect();
+    assert_eq!(found, [("adapter", 62), ("kept", 2), ("same", 368)]);
+}
+
+/// What was valid has to stay valid at every step that is called the same.
+#[test]
+fn schemas_agree_that_same_is_same() {
+    let mut wrong = Vec::new();
+    for old in schema::all() {
+        let Some(step) = next(old.domain(), old.name(), old.since()) else { continue };
+        let Some((_, new)) = step.schemas(old.domain(), old.name(), old.since()) else { continue };
+        if matches!(step.verdict, Verdict::Same | Verdict::Kept) {
+            let step_name = format!("{}-{} to {}", old.name(), old.since(), new.since());
+            wrong.extend(contradictions(old, new, step).into_iter().map(|what| format!("{step_name}: {what}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn contradictions(old: Schema<'_>, new: Schema<'_>, step: &Step) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let dropped = |name: &str| step.drop.iter().any(|(n, when)| *n == name && matches!(when, Drop::Always));
+    for a in old.attributes() {
+        match new.attribute(a.name) {
+            None if !dropped(a.name) => wrong.push(format!("attribute {} is gone", a.name)),
+            Some(b) if a.kind != b.kind => wrong.push(format!("attribute {} is another kind", a.name)),
+            _ => {}
+        }
+    }
+    for b in new.attributes().filter(|b| b.required) {
+        if old.attribute(b.name).is_none_or(|a| !a.required) {
+            wrong.push(format!("attribute {} became required", b.name));
+        }
+    }
+    let inputs: Vec<_> = old.inputs().collect();
+    wrong.extend(params(&inputs, &new.inputs().collect::<Vec<_>>(), "input"));
+    let outputs: Vec<_> = old.outputs().collect();
+    wrong.extend(params(&outputs, &new.outputs().collect::<Vec<_>>(), "output"));
+    if new.deprecated() && !old.deprecated() && !matches!(step.verdict, Verdict::Kept) {
+        wrong.push("became deprecated".to_owned());
+    }
+    wrong
+}
+
+fn params(old: &[Param<'_>], new: &[Param<'_>], what: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (i, a) in old.iter().enumerate() {
+        let Some(b) = new.get(i) else {
+            wrong.push(format!("{what} {i} is gone"));
+            continue;
+        };
+        if !b.types.includes(a.types) {
+            wrong.push(format!("{what} {i} takes fewer types"));
+        }
+        let loose = match (a.arity, b.arity) {
+            (Arity::Variadic { min: a, .. }, Arity::Variadic { min: b, .. }) => b <= a,
+            (Arity::Optional, Arity::Single) => false,
+            (a, b) => a == b || a == Arity::Single,
+        };
+        if !loose {
+            wrong.push(format!("{what} {i} became {:?}", b.arity));
+        }
+        // Types that were free of each other must not be bound together.
+        let pairs = old.iter().zip(new).take(i);
+        let bound = pairs.filter(|(_, other)| other.variable.is_some() && other.variable == b.variable);
+        for (other, _) in bound.filter(|(other, _)| other.variable.is_none() || other.variable != a.variable) {
+            if a.types.len() > 1 || other.types != a.types {
+                wrong.push(format!("{what} {i} is bound to '{}'", other.name));
+            }
+        }
+    }
+    let extra = new.iter().skip(old.len());
+    wrong.extend(extra.filter(|p| p.arity == Arity::Single).map(|p| format!("{what} '{}' is new", p.name)));
+    wrong
+}
