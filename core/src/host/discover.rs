@@ -142,6 +142,9 @@ pub struct Refused {
     /// Why it was refused.
     #[serde(flatten)]
     pub error: HostError,
+    /// A person named this very file.
+    #[serde(skip)]
+    named: bool,
 }
 
 /// A library that another one of the same name hides.
@@ -167,7 +170,7 @@ pub(super) fn discover(places: Vec<Place>, rules: &Rules) -> Report {
             Ok(files) => files,
             Err(e) => {
                 let error = HostError::new(codes::FILE_NOT_FOUND, format!("this place cannot be searched: {e}"));
-                report.refuse(place.kind, error.at(&place.path));
+                report.refuse(&place, &place.path, error.at(&place.path));
                 continue;
             }
         };
@@ -181,25 +184,26 @@ pub(super) fn discover(places: Vec<Place>, rules: &Rules) -> Report {
                         here.push(candidate);
                     }
                 }
-                Err(error) => report.refuse(place.kind, error),
+                Err(error) => report.refuse(&place, &file, error),
             }
         }
-        report.add_place(here);
+        report.add_place(&place, here);
     }
     report.find_shadowed();
     report
 }
 
 impl Report {
-    fn refuse(&mut self, place: PlaceKind, error: HostError) {
+    fn refuse(&mut self, place: &Place, file: &Path, error: HostError) {
         if !self.refused.iter().any(|r| r.error == error) {
             tracing::warn!(code = %error.code, "plugin refused: {error}");
-            self.refused.push(Refused { place, error });
+            let named = place.kind.is_asked_for() && place.path == file && error.code != codes::DUPLICATE_VERSION;
+            self.refused.push(Refused { place: place.kind, error, named });
         }
     }
 
     /// Adds the candidates of one folder. All paths that a person gave count as one place for ambiguity.
-    fn add_place(&mut self, mut here: Vec<Candidate>) {
+    fn add_place(&mut self, place: &Place, mut here: Vec<Candidate>) {
         here.sort_by(|a, b| {
             (&a.manifest.name, Reverse(&a.manifest.version)).cmp(&(&b.manifest.name, Reverse(&b.manifest.version)))
         });
@@ -212,7 +216,7 @@ impl Report {
             if let Some(at) = self.found.iter().position(same) {
                 let first = self.found.remove(at);
                 let error = ambiguity(&first, &candidate);
-                self.refuse(first.place, error.clone());
+                self.refuse(place, &first.path, error.clone());
                 self.ambiguous.push((first, error));
             } else if !self.ambiguous.iter().any(|(other, _)| same(other)) {
                 self.found.push(candidate);
@@ -264,8 +268,8 @@ impl Report {
         {
             return Err(error.clone());
         }
-        // A library that a person named is not silently replaced by one of the same name from elsewhere.
-        let named = self.refused.iter().find(|r| r.place.is_asked_for() && r.error.ep.as_ref() == Some(&request.name));
+        // A file that a person named is not silently replaced by one of the same name from elsewhere.
+        let named = self.refused.iter().find(|r| r.named && r.error.ep.as_ref() == Some(&request.name));
         match (chosen, named) {
             (Some(chosen), None) => Ok(chosen),
             (Some(chosen), Some(named)) if chosen.place < named.place => Ok(chosen),
