@@ -4,11 +4,17 @@
 //! it infers types, shapes and small integer values; the result is one flat [`ir::Graph`].
 //! The crate knows nothing of execution providers, devices or kernels.
 
+mod build;
 pub mod error;
 pub mod ir;
+mod load;
 pub mod ops;
+pub mod proto;
 pub mod schema;
+pub mod verify;
 pub mod versions;
+mod walk;
 
 pub use error::{Code, Error, Result, Warning};
 pub use ir::Graph;
+pub use load::{LoadOptions, load, load_bytes};

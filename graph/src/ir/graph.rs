@@ -132,7 +132,8 @@ pub struct Origin {
 /// A graph's input, an initializer, or what a node makes.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Name in the file, unique in its graph; empty for values that were made here.
+    /// Name in the file, or empty for a value that was made here. Names of inputs are what the caller knows them by;
+    /// others are for messages and need not be unique, since bodies may repeat them and functions are expanded.
     pub name: Name,
     /// Its type; `None` until inferred, and for what an unknown operator makes.
     pub ty: Option<Type>,
@@ -165,6 +166,8 @@ pub struct Body {
     pub inputs: Vec<ValueId>,
     /// Outputs, in order; a value may stand here more than once, and may belong to an outer graph.
     pub outputs: Vec<ValueId>,
+    /// The names under which the file, and so the caller, knows the outputs.
+    pub output_names: Vec<Name>,
     /// Nodes in topological order.
     pub nodes: Vec<NodeId>,
 }
@@ -202,6 +205,22 @@ impl Uses {
         match self.starts.get(value.index()..value.index() + 2) {
             Some(&[from, to]) => &self.uses[from as usize..to as usize],
             _ => &[],
+        }
+    }
+}
+
+impl Value {
+    /// A value that nothing is known of.
+    pub(crate) fn new(graph: GraphId) -> Value {
+        Value {
+            name: "".into(),
+            ty: None,
+            graph,
+            producer: None,
+            constant: None,
+            default: None,
+            known: None,
+            const_expr: false,
         }
     }
 }

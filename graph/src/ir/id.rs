@@ -22,6 +22,7 @@ macro_rules! ids {
             }
 
             /// The next id of a table that has `len` entries; `None` when the table is full.
+            #[allow(dead_code, reason = "symbols are never made one by one")]
             pub(crate) fn next(len: usize) -> Option<Self> {
                 u32::try_from(len).ok().and_then(Self::from_index)
             }

@@ -60,6 +60,8 @@ dtypes! {
     F8E8M0 = 24 "float8e8m0" 8;
     U2 = 25 "uint2" 2;
     I2 = 26 "int2" 2;
+    F6E2M3 = 27 "float6e2m3" 6;
+    F6E3M2 = 28 "float6e3m2" 6;
 }
 
 impl DType {
@@ -182,7 +184,7 @@ mod tests {
             assert_eq!(DType::from_name(&format!("tensor({d})")), Some(d));
         }
         assert_eq!(DType::from_number(0), None);
-        assert_eq!(DType::from_number(27), None);
+        assert_eq!(DType::from_number(29), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod arith;
 mod attention;
 mod cast;
 mod compare;
+mod control;
 mod conv;
 mod index;
 mod join;
@@ -42,6 +43,7 @@ use std::sync::LazyLock;
 use hashbrown::HashMap;
 
 pub use infer::InferCx;
+pub(crate) use infer::run as infer_node;
 
 use crate::error::Result;
 
@@ -51,6 +53,7 @@ pub static FAMILIES: &[(&str, &[OpDef])] = &[
     ("attention", attention::OPS),
     ("cast", cast::OPS),
     ("compare", compare::OPS),
+    ("control", control::OPS),
     ("conv", conv::OPS),
     ("index", index::OPS),
     ("join", join::OPS),
@@ -85,6 +88,27 @@ pub struct OpDef {
     pub infer: InferFn,
     /// What folding may do with it.
     pub fold: Fold,
+    /// How its bodies relate to its inputs and outputs, for operators that have some.
+    pub control: Option<Control>,
+}
+
+/// Operator whose attribute holds the value of its output; loading makes it a constant.
+pub const CONSTANT: &str = "Constant";
+/// Operator that gives its input on.
+pub const IDENTITY: &str = "Identity";
+
+/// Operators with bodies. Their types follow from those of the bodies, so inference treats them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Input 0 decides which of `then_branch` and `else_branch` makes the outputs.
+    If,
+    /// Inputs: trip count, condition, carried values. Body: iteration, condition, carried values to condition,
+    /// carried values, rows of scan outputs.
+    Loop,
+    /// Inputs: states, then `num_scan_inputs` tensors that the body reads row by row. Body: states, rows to states, rows.
+    Scan,
+    /// The body maps items of the sequences (and whole tensors) to items of the output sequences.
+    SequenceMap,
 }
 
 /// A type and shape rule.
@@ -108,12 +132,17 @@ pub enum Fold {
 impl OpDef {
     /// A standard operator that folds.
     pub const fn new(name: &'static str, infer: InferFn) -> OpDef {
-        OpDef { domain: "", name, infer, fold: Fold::Small }
+        OpDef { domain: "", name, infer, fold: Fold::Small, control: None }
     }
 
     /// The same in another domain.
     pub const fn domain(self, domain: &'static str) -> OpDef {
         OpDef { domain, ..self }
+    }
+
+    /// An operator with bodies.
+    pub const fn control(name: &'static str, control: Control) -> OpDef {
+        OpDef { control: Some(control), ..OpDef::new(name, |_| Ok(())).fold(Fold::Never) }
     }
 
     /// The same with another folding rule.

@@ -1,0 +1,115 @@
+//! The one walk over a freshly built graph, in topological order: each node is checked against the schema of its
+//! version, brought to the newest version, and its outputs get types, shapes and known integers.
+//!
+//! Upgrading and inferring go together because old forms need the ranks and types of their inputs.
+
+mod control;
+mod declared;
+mod node;
+mod upgrade;
+mod widen;
+
+use hashbrown::HashMap;
+
+use crate::build::Built;
+use crate::error::{Code, Result, Warning};
+use crate::ir::{ConstId, Constant, DType, Data, Graph, GraphId, NodeId, Sizes, Type, Value, ValueId};
+use crate::load::LoadOptions;
+use crate::proto::TypeProto;
+use crate::schema::{self, Schema, SchemaSet};
+
+/// Upgrades and infers a built graph.
+pub(crate) fn walk(built: Built, options: &LoadOptions) -> Result<Graph> {
+    let mut walk = Walk {
+        graph: built.graph,
+        declared: HashMap::new(),
+        schemas: options.schemas.as_deref(),
+        made: HashMap::new(),
+        loops: 0,
+        lenient: 0,
+    };
+    for (value, ty) in built.declared {
+        // A graph output is declared after the value itself; the first says enough.
+        walk.declared.entry(value).or_insert(ty);
+    }
+    walk.body(GraphId::MAIN)?;
+    walk.compare_declared();
+    Ok(walk.graph)
+}
+
+struct Walk<'a> {
+    graph: Graph,
+    declared: HashMap<ValueId, TypeProto>,
+    schemas: Option<&'a SchemaSet>,
+    /// Constants made by upgrades, so that equal ones are one value per graph.
+    made: HashMap<(GraphId, DType, Sizes, Vec<u8>), ValueId>,
+    /// Loops and Scans around the place at hand.
+    loops: u32,
+    /// Branches around the place at hand that may never be taken.
+    lenient: u32,
+}
+
+impl Walk<'_> {
+    /// Walks the nodes of a graph, whose inputs have their types.
+    fn body(&mut self, graph: GraphId) -> Result<()> {
+        let nodes = std::mem::take(&mut self.graph.bodies[graph.index()].nodes);
+        let mut out = Vec::with_capacity(nodes.len());
+        for id in nodes {
+            let Err(e) = self.file_node(id, &mut out) else { continue };
+            let place = self.graph.node(id).place(&self.graph);
+            if self.lenient == 0 || e.code() != Code::Infer {
+                return Err(e.within(place));
+            }
+            self.warn(place, format!("can't run if its branch is taken: {}", e.message()));
+        }
+        self.graph.bodies[graph.index()].nodes = out;
+        Ok(())
+    }
+
+    fn schema(&self, domain: &str, op: &str, since: u32) -> Option<Schema<'_>> {
+        let found = match self.schemas {
+            Some(set) => set.lookup(domain, op, since.into()),
+            None => schema::lookup(domain, op, since.into()),
+        };
+        found.filter(|s| u32::from(s.since()) == since)
+    }
+
+    fn new_value(&mut self, graph: GraphId, producer: Option<(NodeId, u32)>) -> Result<ValueId> {
+        self.graph.add_value(Value { producer, ..Value::new(graph) })
+    }
+
+    fn constant(&mut self, graph: GraphId, dtype: DType, dims: &[i64], bytes: &[u8]) -> Result<ValueId> {
+        let key = (graph, dtype, Sizes::from_slice(dims), bytes.to_vec());
+        if let Some(&value) = self.made.get(&key) {
+            return Ok(value);
+        }
+        let value = self.graph.add_constant(graph, dtype, dims, Data::copied(bytes))?;
+        self.made.insert(key, value);
+        Ok(value)
+    }
+
+    fn warn(&mut self, place: impl Into<String>, message: impl Into<String>) {
+        let warning = Warning { place: place.into(), message: message.into() };
+        tracing::warn!(target: "ortolan_graph", "{warning}");
+        self.graph.warnings.push(warning);
+    }
+}
+
+impl Graph {
+    /// Adds a value to the table.
+    pub(crate) fn add_value(&mut self, value: Value) -> Result<ValueId> {
+        let id = ValueId::next(self.values.len()).ok_or_else(|| crate::build::full("values"))?;
+        self.values.push(value);
+        Ok(id)
+    }
+
+    /// Adds a constant and its value.
+    pub(crate) fn add_constant(&mut self, graph: GraphId, dtype: DType, dims: &[i64], data: Data) -> Result<ValueId> {
+        let id = ConstId::next(self.constants.len()).ok_or_else(|| crate::build::full("constants"))?;
+        let constant = Constant { id, dtype, dims: Sizes::from_slice(dims), data };
+        let ty = Type::Tensor(constant.ty(&mut self.exprs));
+        let known = constant.ints(crate::ir::KNOWN_LIMIT).map(|ints| self.exprs.constants(&ints));
+        self.constants.push(constant);
+        self.add_value(Value { ty: Some(ty), constant: Some(id), known, const_expr: true, ..Value::new(graph) })
+    }
+}

@@ -1,0 +1,179 @@
+//! One node: check, upgrade, infer, and what follows from it for its outputs.
+
+use crate::error::{Code, Result};
+use crate::ir::{Holds, NodeId, Origin, OriginId, Type};
+use crate::ops::{self, Fold};
+use crate::schema::{View, check};
+use crate::versions;
+
+use super::Walk;
+use super::upgrade::Upgrader;
+
+impl Walk<'_> {
+    /// A node in the form of the file; it and what it becomes are added to `out`.
+    pub(super) fn file_node(&mut self, id: NodeId, out: &mut Vec<NodeId>) -> Result<()> {
+        let node = self.graph.node(id);
+        let Some(schema) = self.schema(&node.domain, &node.op, node.since) else {
+            out.push(id);
+            return self.unknown(id);
+        };
+        check::check(schema, View::of(&self.graph, node))?;
+        let mut attrs = node.attrs.clone();
+        check::fill_defaults(schema, &mut attrs);
+        self.graph.nodes[id.index()].attrs = attrs;
+        self.upgrade(id, out)
+    }
+
+    fn upgrade(&mut self, id: NodeId, out: &mut Vec<NodeId>) -> Result<()> {
+        let file = self.graph.node(id).clone();
+        let first = out.len();
+        let mut up = Upgrader { walk: self, id, out, after: Vec::new() };
+        let form = versions::upgrade(&mut up, &file.domain, &file.op, file.since);
+        let after = std::mem::take(&mut up.after);
+        let form = match form {
+            Ok(form) => form,
+            Err(e) if e.code() == Code::Version => {
+                // It stays as the file has it, for an EP that runs this version; rules are for the newest only.
+                out.truncate(first);
+                for (&v, at) in file.outputs.iter().zip(0u32..) {
+                    self.set_producer(v, id, at);
+                }
+                let place = file.place(&self.graph);
+                self.graph.nodes[id.index()] = crate::ir::Node { def: None, ..file };
+                self.warn(place, format!("kept in the version of the file: {e}"));
+                out.push(id);
+                return self.settle(id);
+            }
+            Err(e) => return Err(e),
+        };
+        let node = &mut self.graph.nodes[id.index()];
+        node.since = form.since;
+        if let Some(op) = form.op {
+            node.op = op.into();
+            node.def = ops::find(&node.domain, op);
+        }
+        self.fill_defaults(id);
+        let main = out.len();
+        out.push(id);
+        out.extend(after.iter().map(|p| p.node));
+        for &n in &out[main..] {
+            self.settle(n)?;
+        }
+        if form.changed {
+            self.remember(file, &out[first..])?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the form of the file with the nodes that it became.
+    fn remember(&mut self, file: crate::ir::Node, became: &[NodeId]) -> Result<()> {
+        let id = OriginId::next(self.graph.origins.len()).ok_or_else(|| crate::build::full("upgraded nodes"))?;
+        let mut origin = Origin {
+            op: file.op,
+            domain: file.domain,
+            name: file.name,
+            since: file.since,
+            holds: Holds::ALWAYS,
+            graph: file.graph,
+            inputs: file.inputs,
+            outputs: file.outputs,
+            attrs: file.attrs,
+            became: became.into(),
+        };
+        origin.holds = versions::holds(View::of_origin(&self.graph, &origin), &origin.domain, &origin.op, origin.since);
+        for n in became {
+            self.graph.nodes[n.index()].origin = Some(id);
+        }
+        self.graph.origins.push(origin);
+        Ok(())
+    }
+
+    /// Fills in the defaults of the version in which a node stands.
+    pub(super) fn fill_defaults(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let Some(schema) = self.schema(&node.domain, &node.op, node.since) else { return };
+        let mut attrs = node.attrs.clone();
+        check::fill_defaults(schema, &mut attrs);
+        self.graph.nodes[id.index()].attrs = attrs;
+    }
+
+    /// Infers the outputs of a node that stands in its final form.
+    pub(super) fn settle(&mut self, id: NodeId) -> Result<()> {
+        match self.graph.node(id).def.and_then(|d| d.control) {
+            Some(control) => self.control(id, control)?,
+            None => {
+                self.bodies_apart(id)?;
+                let made = ops::infer_node(&mut self.graph, id)?;
+                for (o, inferred) in made.into_iter().enumerate() {
+                    let Some(v) = self.graph.node(id).outputs[o] else { continue };
+                    let value = &mut self.graph.values[v.index()];
+                    (value.ty, value.known) = (inferred.ty, inferred.known);
+                }
+            }
+        }
+        self.fall_back(id)?;
+        self.flag(id);
+        let node = self.graph.node(id);
+        let holds = versions::holds(View::of(&self.graph, node), &node.domain, &node.op, node.since);
+        self.graph.nodes[id.index()].holds = holds;
+        Ok(())
+    }
+
+    /// A node of an operator that no schema describes: an EP may know it.
+    fn unknown(&mut self, id: NodeId) -> Result<()> {
+        self.bodies_apart(id)?;
+        for v in self.graph.node(id).outputs.clone().into_iter().flatten() {
+            let ty = self.declared_type(v)?;
+            self.graph.values[v.index()].ty = ty;
+        }
+        Ok(())
+    }
+
+    /// Bodies of operators that nothing is known of are walked with what they declare of their inputs.
+    fn bodies_apart(&mut self, id: NodeId) -> Result<()> {
+        let bodies: Vec<_> = self.graph.node(id).bodies().collect();
+        for body in bodies {
+            for v in self.graph.body(body).inputs.clone() {
+                let ty = self.declared_type(v)?;
+                self.graph.values[v.index()].ty = ty;
+            }
+            self.body(body)?;
+        }
+        Ok(())
+    }
+
+    /// Outputs that no rule spoke of get the element type that the schema leaves them, or what the file declares.
+    fn fall_back(&mut self, id: NodeId) -> Result<()> {
+        for (o, v) in self.graph.node(id).outputs.clone().into_iter().enumerate() {
+            let Some(v) = v.filter(|v| self.graph.value(*v).ty.is_none()) else { continue };
+            let node = self.graph.node(id);
+            let schema = self.schema(&node.domain, &node.op, node.since);
+            let set = schema.and_then(|s| check::output_types(s, View::of(&self.graph, node), o));
+            let only = set.filter(|s| s.len() == 1).and_then(|s| s.iter().next());
+            let dtype = only.and_then(|t| t.dtype()).and_then(crate::ir::DType::from_number);
+            let ty = match dtype {
+                Some(dtype) => Some(Type::unranked(dtype)),
+                None => self.declared_type(v)?,
+            };
+            self.graph.values[v.index()].ty = ty;
+        }
+        Ok(())
+    }
+
+    /// Marks what depends on constants only.
+    fn flag(&mut self, id: NodeId) {
+        let node = self.graph.node(id);
+        let pure = node.def.is_some_and(|d| d.fold != Fold::Random && d.control.is_none());
+        let constant = |v: &Option<crate::ir::ValueId>| v.is_none_or(|v| self.graph.value(v).const_expr);
+        let flag = pure && node.inputs.iter().all(constant);
+        for v in node.outputs.clone().into_iter().flatten() {
+            self.graph.values[v.index()].const_expr = flag;
+        }
+    }
+
+    pub(super) fn set_producer(&mut self, value: Option<crate::ir::ValueId>, node: NodeId, at: u32) {
+        if let Some(v) = value {
+            self.graph.values[v.index()].producer = Some((node, at));
+        }
+    }
+}

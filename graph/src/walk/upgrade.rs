@@ -1,0 +1,140 @@
+//! What version steps work with ([`versions::Upgrade`]): the node, and nodes put before and after it.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::Walk;
+use crate::error::Result;
+use crate::ir::{Attr, AttrValue, DType, GraphId, Holds, Node, NodeId, ValueId};
+use crate::ops;
+use crate::schema::{self, View};
+use crate::versions;
+
+pub(super) struct Upgrader<'w, 'a, 'o> {
+    pub(super) walk: &'w mut Walk<'a>,
+    pub(super) id: NodeId,
+    /// The nodes so far; those before this node are added here.
+    pub(super) out: &'o mut Vec<NodeId>,
+    pub(super) after: Vec<Pending>,
+}
+
+/// A node that follows; it is inferred once the upgraded node is.
+pub(super) struct Pending {
+    pub(super) node: NodeId,
+    output: usize,
+}
+
+impl Upgrader<'_, '_, '_> {
+    fn node(&mut self) -> &mut Node {
+        &mut self.walk.graph.nodes[self.id.index()]
+    }
+
+    fn graph(&self) -> GraphId {
+        self.walk.graph.node(self.id).graph
+    }
+
+    fn new_node(
+        &mut self,
+        op: &'static str,
+        inputs: SmallVec<[Option<ValueId>; 4]>,
+        attrs: &[(&'static str, AttrValue)],
+    ) -> Result<NodeId> {
+        let id = NodeId::next(self.walk.graph.nodes.len()).ok_or_else(|| crate::build::full("nodes"))?;
+        let mut attrs: Vec<Attr> = attrs.iter().map(|(n, v)| Attr { name: (*n).into(), value: v.clone() }).collect();
+        attrs.sort_by(|a, b| a.name.cmp(&b.name));
+        let (name, graph) = (self.node().name.clone(), self.graph());
+        self.walk.graph.nodes.push(Node {
+            op: op.into(),
+            domain: "".into(),
+            name,
+            since: schema::versions("", op).last().copied().unwrap_or(0).into(),
+            holds: Holds::ALWAYS,
+            def: ops::find("", op),
+            graph,
+            inputs,
+            outputs: SmallVec::new(),
+            attrs,
+            origin: None,
+            stands_for: None,
+        });
+        self.walk.fill_defaults(id);
+        Ok(id)
+    }
+}
+
+impl versions::Upgrade for Upgrader<'_, '_, '_> {
+    fn view(&self) -> View<'_> {
+        View::of(&self.walk.graph, self.walk.graph.node(self.id))
+    }
+
+    fn set_input(&mut self, index: usize, value: Option<ValueId>) {
+        let inputs = &mut self.node().inputs;
+        if inputs.len() <= index {
+            inputs.resize(index + 1, None);
+        }
+        inputs[index] = value;
+        while inputs.last() == Some(&None) {
+            inputs.pop();
+        }
+    }
+
+    fn set_attr(&mut self, name: &str, value: AttrValue) {
+        let attrs = &mut self.node().attrs;
+        match attrs.binary_search_by(|a| (*a.name).cmp(name)) {
+            Ok(at) => attrs[at].value = value,
+            Err(at) => attrs.insert(at, Attr { name: name.into(), value }),
+        }
+    }
+
+    fn rename_attr(&mut self, from: &str, to: &str) {
+        let attrs = &mut self.node().attrs;
+        if let Some(at) = attrs.iter().position(|a| &*a.name == from) {
+            let value = attrs.remove(at).value;
+            self.set_attr(to, value);
+        }
+    }
+
+    fn remove_attr(&mut self, name: &str) {
+        self.node().attrs.retain(|a| &*a.name != name);
+    }
+
+    fn constant(&mut self, dtype: DType, dims: &[i64], bytes: &[u8]) -> Result<ValueId> {
+        let graph = self.graph();
+        self.walk.constant(graph, dtype, dims, bytes)
+    }
+
+    fn before(
+        &mut self,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&'static str, AttrValue)],
+    ) -> Result<ValueId> {
+        let id = self.new_node(op, inputs.into(), attrs)?;
+        let graph = self.graph();
+        let value = self.walk.new_value(graph, Some((id, 0)))?;
+        self.walk.graph.nodes[id.index()].outputs = smallvec![Some(value)];
+        self.walk.settle(id)?;
+        self.out.push(id);
+        Ok(value)
+    }
+
+    fn after(
+        &mut self,
+        output: usize,
+        op: &'static str,
+        inputs: &[Option<ValueId>],
+        attrs: &[(&'static str, AttrValue)],
+    ) -> Result<()> {
+        let last = self.after.iter().rev().find(|p| p.output == output).map(|p| (p.node, 0));
+        let (maker, at) = last.unwrap_or((self.id, output));
+        let Some(wanted) = self.walk.graph.node(maker).outputs.get(at).copied().flatten() else { return Ok(()) };
+        let graph = self.graph();
+        let inner = self.walk.new_value(graph, Some((maker, u32::try_from(at).unwrap_or(u32::MAX))))?;
+        self.walk.graph.nodes[maker.index()].outputs[at] = Some(inner);
+        let all = std::iter::once(Some(inner)).chain(inputs.iter().copied()).collect();
+        let node = self.new_node(op, all, attrs)?;
+        self.walk.graph.nodes[node.index()].outputs = smallvec![Some(wanted)];
+        self.walk.set_producer(Some(wanted), node, 0);
+        self.after.push(Pending { node, output });
+        Ok(())
+    }
+}
