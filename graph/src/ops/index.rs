@@ -219,7 +219,7 @@ fn one_hot(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn range(cx: &mut InferCx<'_>) -> Result<()> {
+pub(super) fn range(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(dtype) = cx.dtype(0) else { return Ok(()) };
     let ends = (|| Some([*cx.known(0)?.first()?, *cx.known(1)?.first()?, *cx.known(2)?.first()?]))();
     let length = match ends {

@@ -10,7 +10,8 @@ pub(super) static OPS: &[OpDef] =
 fn concat(cx: &mut InferCx<'_>) -> Result<()> {
     let count = cx.input_count();
     let Some(dtype) = (0..count).find_map(|i| cx.dtype(i)) else { return Ok(()) };
-    let dims = joined(cx, count)?;
+    let inputs: Vec<usize> = (0..count).collect();
+    let dims = joined(cx, &inputs)?;
     if dims.as_ref().is_some_and(|d| d.len() == 1)
         && let Some(parts) = (0..count).map(|i| cx.known(i)).collect::<Option<Vec<_>>>()
     {
@@ -21,12 +22,13 @@ fn concat(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn joined(cx: &mut InferCx<'_>, count: usize) -> Result<Option<Dims>> {
-    let Some(first) = (0..count).find_map(|i| cx.dims(i)) else { return Ok(None) };
+/// Dims of some inputs joined along the attribute `axis`.
+pub(super) fn joined(cx: &mut InferCx<'_>, inputs: &[usize]) -> Result<Option<Dims>> {
+    let Some(first) = inputs.iter().find_map(|&i| cx.dims(i)) else { return Ok(None) };
     let axis = cx.axis(cx.attr_int("axis").unwrap_or(0), first.len())?;
     let mut dims = first.clone();
     let mut sum = Some(cx.int(0));
-    for i in 0..count {
+    for &i in inputs {
         let Some(x) = cx.dims(i) else {
             sum = None;
             continue;

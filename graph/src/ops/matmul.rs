@@ -19,7 +19,14 @@ fn matmul(cx: &mut InferCx<'_>) -> Result<()> {
 /// Dims of the product of two inputs by NumPy's `matmul`: vectors gain a dim for the product and lose it again, leading
 /// dims broadcast.
 pub(super) fn matmul_dims(cx: &mut InferCx<'_>, a: usize, b: usize) -> Result<Option<Dims>> {
-    let (Some(mut a), Some(mut b)) = (cx.dims(a), cx.dims(b)) else { return Ok(None) };
+    match (cx.dims(a), cx.dims(b)) {
+        (Some(a), Some(b)) => product_dims(cx, a, b).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// As [`matmul_dims`], of shapes.
+pub(super) fn product_dims(cx: &mut InferCx<'_>, mut a: Dims, mut b: Dims) -> Result<Dims> {
     if a.is_empty() || b.is_empty() {
         return Err(cx.fail("a scalar can't be multiplied as a matrix: both inputs need at least one dim"));
     }
@@ -40,7 +47,7 @@ pub(super) fn matmul_dims(cx: &mut InferCx<'_>, a: usize, b: usize) -> Result<Op
     if !column {
         dims.push(b[br - 1]);
     }
-    Ok(Some(dims))
+    Ok(dims)
 }
 
 fn det(cx: &mut InferCx<'_>) -> Result<()> {
@@ -130,7 +137,7 @@ impl Letters {
     }
 }
 
-fn gemm(cx: &mut InferCx<'_>) -> Result<()> {
+pub(super) fn gemm(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(dtype) = cx.dtype(0) else { return Ok(()) };
     let matrix = |cx: &InferCx<'_>, i: usize, flag: &str, name: &str| {
         let Some(mut d) = cx.dims(i) else { return Ok(None) };

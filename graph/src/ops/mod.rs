@@ -14,6 +14,7 @@ mod arith;
 mod attention;
 mod cast;
 mod compare;
+mod contrib;
 mod control;
 mod conv;
 mod index;
@@ -53,6 +54,7 @@ pub static FAMILIES: &[(&str, &[OpDef])] = &[
     ("attention", attention::OPS),
     ("cast", cast::OPS),
     ("compare", compare::OPS),
+    ("contrib", contrib::OPS),
     ("control", control::OPS),
     ("conv", conv::OPS),
     ("index", index::OPS),

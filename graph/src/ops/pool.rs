@@ -66,9 +66,23 @@ fn max_pool(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-fn pooled(cx: &mut InferCx<'_>) -> Result<Option<Dims>> {
-    let kernel = cx.attr_ints("kernel_shape").unwrap_or_default();
+/// Dims of X, [batch, channels, space…], under windows.
+pub(super) fn pooled(cx: &mut InferCx<'_>) -> Result<Option<Dims>> {
     let Some(x) = cx.dims(0) else { return Ok(None) };
+    windowed(cx, x).map(Some)
+}
+
+/// As [`pooled`], with the channels last.
+pub(super) fn pooled_last(cx: &mut InferCx<'_>) -> Result<Option<Dims>> {
+    let Some(mut x) = cx.dims(0).filter(|x| x.len() > 1) else { return Ok(None) };
+    x[1..].rotate_right(1);
+    let mut dims = windowed(cx, x)?;
+    dims[1..].rotate_left(1);
+    Ok(Some(dims))
+}
+
+fn windowed(cx: &mut InferCx<'_>, x: Dims) -> Result<Dims> {
+    let kernel = cx.attr_ints("kernel_shape").unwrap_or_default();
     if x.len() != kernel.len() + 2 || kernel.is_empty() {
         return Err(cx.fail(format!(
             "X has rank {}, but kernel_shape has {} entries: batch, channels and one axis for each are needed",
@@ -82,7 +96,7 @@ fn pooled(cx: &mut InferCx<'_>) -> Result<Option<Dims>> {
     for (i, &size) in x[2..].iter().enumerate() {
         dims.push(windows.count(cx, i, size)?);
     }
-    Ok(Some(dims))
+    Ok(dims)
 }
 
 #[cfg(test)]
