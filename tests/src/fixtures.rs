@@ -36,7 +36,7 @@ pub fn hostile(args: &[&str]) -> PathBuf {
 
 /// A macro of `hostile` that is a C string.
 pub fn text(name: &str, value: &str) -> String {
-    format!("-D{name}=\"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("-D{name}=\"{}\"", value.escape_default())
 }
 
 /// The bytes of the Rust plugin `panics` that panics in this place: `run`, `claim`, `lane`, `part_free`…
