@@ -22,6 +22,8 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Show what a model says of itself; needs no EP
+    Inspect(InspectArgs),
     /// List, describe and verify EPs
     #[command(subcommand)]
     Ep(EpCommand),

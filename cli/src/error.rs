@@ -73,6 +73,20 @@ impl From<HostError> for Error {
     }
 }
 
+impl From<ortolan_graph::Error> for Error {
+    /// The model is at fault.
+    fn from(error: ortolan_graph::Error) -> Error {
+        use ortolan_graph::Code;
+        let (code, remedy) = Code::ALL
+            .iter()
+            .find(|(code, ..)| *code == error.code())
+            .map_or((error.code().as_str(), ""), |(_, name, remedy)| (*name, *remedy));
+        let text = error.to_string();
+        let message = text.strip_suffix(&format!(" [{code}]")).unwrap_or(&text).to_owned();
+        Error { status: Status::Usage, code, message, remedy: remedy.to_owned() }
+    }
+}
+
 /// The file's bytes, or an error that tells a missing file from a folder from one that may not be read.
 pub fn read_file(path: &Path) -> Result<Vec<u8>> {
     is_file(path)?;

@@ -8,7 +8,13 @@ mod args;
 mod cmd;
 mod codes;
 mod error;
+mod feed;
+mod files;
 mod logs;
+mod numbers;
+mod port;
+mod random;
+mod show;
 mod table;
 
 use std::ffi::OsString;
@@ -47,11 +53,13 @@ pub fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write, err: &
 fn log_level(command: &Command) -> LevelFilter {
     match command {
         Command::Ep(_) | Command::Doctor(_) | Command::Explain(_) => LevelFilter::OFF,
+        _ => LevelFilter::WARN,
     }
 }
 
 fn dispatch(command: &Command, out: &mut dyn Write) -> Result<bool> {
     match command {
+        Command::Inspect(args) => cmd::inspect::run(args, out),
         Command::Ep(EpCommand::List(args)) => cmd::ep::list(args, out),
         Command::Ep(EpCommand::Info(args)) => cmd::ep::info(args, out),
         Command::Ep(EpCommand::Verify(args)) => cmd::ep::verify(args, out),

@@ -3,6 +3,7 @@
 pub mod doctor;
 pub mod ep;
 pub mod explain;
+pub mod inspect;
 
 use std::io::{ErrorKind, Write};
 
