@@ -5,23 +5,27 @@ use super::codes;
 use super::error::{HostError, Result, join_names};
 use super::manifest::{Manifest, PanicStrategy};
 use ortolan_ep_abi::raw::{ABI_MAJOR, ABI_MINOR, EP_V1_ID, HOST_FENCE_V1_ID, HOST_V1_ID};
+use ortolan_graph::schema;
 use semver::Version;
 use std::ops::RangeInclusive;
 
 /// Oldest minor version of the ABI that this core serves.
 pub const ABI_MINOR_MIN: u32 = 0;
 
+/// Digest of the schema of a domain's operator at a since-version, if there is one.
+type SchemaDigest = fn(&str, &str, u32) -> Option<u64>;
+
 /// What the core offers a plugin.
 #[derive(Debug, Clone)]
-pub struct Offer {
+pub(super) struct Offer {
     /// Version of the core.
     pub core: Version,
     /// Minor versions of the ABI. Newer ones than the core's own are fine: their tables are just not asked for.
     pub abi_minors: RangeInclusive<u32>,
     /// Ids of the host tables that are served.
     pub interfaces: &'static [&'static str],
-    /// Digest of the core's schema of a domain's operator at a since-version, if it has one.
-    pub schema_digest: Option<fn(&str, &str, u32) -> Option<u64>>,
+    /// The core's own schemas.
+    pub schema_digest: SchemaDigest,
 }
 
 impl Default for Offer {
@@ -33,9 +37,13 @@ impl Default for Offer {
             core: Version::new(number(major), number(minor), number(patch)),
             abi_minors: ABI_MINOR_MIN..=u32::MAX,
             interfaces: &[HOST_V1_ID, HOST_FENCE_V1_ID],
-            schema_digest: None,
+            schema_digest,
         }
     }
+}
+
+fn schema_digest(domain: &str, op: &str, since: u32) -> Option<u64> {
+    schema::exact(domain, op, since).map(schema::text::digest)
 }
 
 /// Checks 4 and 5, in their order.
@@ -55,9 +63,8 @@ pub(super) fn check(m: &Manifest, offer: &Offer) -> Result<()> {
 
 /// Rows whose operator the core defines differently than the plugin knew it.
 pub(super) fn differing_schemas(rows: &[CatalogueRow], offer: &Offer) -> Vec<(usize, HostError)> {
-    let Some(core_digest) = offer.schema_digest else { return Vec::new() };
     let differs = |(at, row): (usize, &CatalogueRow)| {
-        let (theirs, ours) = (row.digest?, core_digest(&row.domain, &row.op, row.until)?);
+        let (theirs, ours) = (row.digest?, (offer.schema_digest)(&row.domain, &row.op, row.until)?);
         let (op, domain) = (&row.op, if row.domain.is_empty() { "ai.onnx" } else { &row.domain });
         let sentence = format!(
             "{domain} {op} {} has digest {theirs:016x} in the plugin and {ours:016x} in the core; it is set aside",
@@ -176,7 +183,7 @@ mod tests {
 
     fn offer() -> Offer {
         let core = Version::new(0, 3, 0);
-        Offer { core, abi_minors: 1..=u32::MAX, interfaces: &["ortolan.host.v1"], schema_digest: None }
+        Offer { core, abi_minors: 1..=u32::MAX, interfaces: &["ortolan.host.v1"], schema_digest: |_, _, _| None }
     }
 
     fn manifest(change: impl FnOnce(&mut serde_json::Value)) -> Manifest {
@@ -245,12 +252,21 @@ mod tests {
     }
 
     #[test]
+    fn digests_are_those_of_the_core_s_own_schemas() {
+        let add = schema_digest("", "Add", 14).expect("Add-14 exists");
+        assert_eq!(schema_digest("ai.onnx", "Add", 14), Some(add));
+        assert_ne!(schema_digest("", "Add", 13), Some(add));
+        assert_eq!(schema_digest("", "Add", 12), None, "no version of Add begins there");
+        assert_eq!(schema_digest("x.y", "Add", 1), None);
+    }
+
+    #[test]
     fn operators_with_other_digests_are_set_aside() {
         let digest = |_: &str, op: &str, since: u32| (op != "Unknown").then(|| u64::from(since));
         let rows = super::super::catalogue::parse(
             b"-\tAdd\t7\t14\t-\te\n-\tMul\t7\t14\t-\tf\n-\tUnknown\t1\t1\t-\t1\n-\tRelu\t6\t14\t-\t-\n",
         );
-        let found = differing_schemas(&rows.expect("four rows"), &Offer { schema_digest: Some(digest), ..offer() });
+        let found = differing_schemas(&rows.expect("four rows"), &Offer { schema_digest: digest, ..offer() });
         assert_eq!(found.len(), 1);
         assert!(found[0].0 == 1 && found[0].1.sentence.contains("Mul 14"), "{found:?}");
     }

@@ -40,7 +40,10 @@ fn open_checked(candidate: &Candidate) -> Result<Library> {
         image: image_range(address, checked.span),
     };
     // SAFETY: the symbol of the entry; the library is never unloaded.
-    let entry = unsafe { Entry::check(address, &expected) }?;
+    let entry = unsafe { Entry::check(address, &expected) }.map_err(|e| match proof::differences(&opened) {
+        Some(fields) if e.code == codes::FINGERPRINT => HostError::new(e.code, format!("{}: {fields}", e.sentence)),
+        _ => e,
+    })?;
     let proven = proof::check(&opened, entry)?;
     let factory = factory(entry, &m.name, &m.provides)?;
     Ok(Library { factory, proven, entry })

@@ -38,7 +38,8 @@ mod registry;
 mod sys;
 
 pub use catalogue::CatalogueRow;
-pub use compat::{ABI_MINOR_MIN, Offer};
+pub use compat::ABI_MINOR_MIN;
+use compat::Offer;
 pub use discover::{Candidate, Refused, Report, Request, SetAside, Shadowed};
 pub use error::{HostError, Result, SENTENCE_LIMIT, device_code};
 pub use manifest::{AbiVersion, Manifest, PanicStrategy, Threads};

@@ -124,7 +124,8 @@ fn linked_eps_go_through_the_same_checks() {
     unsafe extern "C" fn nothing(_: raw::Str) -> *const std::ffi::c_void {
         std::ptr::null()
     }
-    let cases: [(fn(&mut Entry), &str); 7] = [
+    type Change = fn(&mut Entry);
+    let cases: [(Change, &str); 7] = [
         (|e| e.magic[0] = 0, "entry-magic"),
         (|e| e.abi_minor = 9, "manifest-differs"),
         (|e| e.struct_size = 8, "entry-size"),

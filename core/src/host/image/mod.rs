@@ -237,11 +237,11 @@ mod tests {
     }
 
     /// No prefix and no single changed byte of a library may do worse than be refused.
-    pub(super) fn survives_damage(image: &Vec<u8>) {
+    pub(super) fn survives_damage(image: &[u8]) {
         for len in 0..image.len() {
             let _ = read(&image[..len].to_vec());
         }
-        let mut copy = image.clone();
+        let mut copy = image.to_vec();
         for at in 0..image.len() {
             for byte in [0, 1, 0x7f, 0xff] {
                 copy[at] = byte;

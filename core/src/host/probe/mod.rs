@@ -12,7 +12,8 @@ use super::discover::Candidate;
 use super::error::{HostError, Result};
 use super::places::PlaceKind;
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use child::probe_main;
@@ -99,7 +100,7 @@ impl Probe {
         }
         let memory = Memory::open(self.cache.as_deref());
         let digest = memory.digest(&candidate.checked.file)?;
-        if is_recorded(candidate, &digest) {
+        if candidate.place == PlaceKind::User && is_recorded(&candidate.path, &digest) {
             return Ok(None);
         }
         if !fresh && let Some(verdict) = memory.verdict(&digest) {
@@ -135,16 +136,45 @@ fn is_from_system(candidate: &Candidate) -> bool {
 struct Record {
     format: u32,
     /// File name and SHA-256 in hexadecimal.
-    files: std::collections::BTreeMap<String, String>,
+    files: BTreeMap<String, String>,
 }
 
 /// Whether the library was installed with these very bytes.
-fn is_recorded(candidate: &Candidate, digest: &str) -> bool {
+fn is_recorded(library: &Path, digest: &str) -> bool {
     let read = || {
-        let record = std::fs::read(candidate.path.with_file_name("installed.json")).ok()?;
+        let record = std::fs::read(library.with_file_name("installed.json")).ok()?;
         let record: Record = serde_json::from_slice(&record).ok()?;
-        let name = candidate.path.file_name()?.to_str()?;
-        Some(record.format == 1 && record.files.get(name).is_some_and(|d| d == digest))
+        let recorded = record.files.get(library.file_name()?.to_str()?)?;
+        Some(record.format == 1 && recorded == digest)
     };
-    candidate.place == PlaceKind::User && read() == Some(true)
+    read() == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_hold_for_the_bytes_that_were_installed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cases = [
+            (r#"{"format":1,"files":{"a.so":"12"}}"#, true),
+            (r#"{"format":1,"files":{"a.so":"13"}}"#, false),
+            (r#"{"format":1,"files":{"b.so":"12"}}"#, false),
+            (r#"{"format":2,"files":{"a.so":"12"}}"#, false),
+            ("{", false),
+        ];
+        assert!(!is_recorded(&folder.path().join("a.so"), "12"));
+        for (record, known) in cases {
+            std::fs::write(folder.path().join("installed.json"), record).expect("my folder");
+            assert_eq!(is_recorded(&folder.path().join("a.so"), "12"), known, "{record}");
+        }
+    }
+
+    #[test]
+    fn unknown_codes_of_a_child_become_a_known_one() {
+        let rejected = |code: &str| Verdict::Rejected(code.to_owned(), "so".to_owned()).into_result(Duration::ZERO);
+        assert!(rejected("table-size").is_err_and(|e| e.code == codes::TABLE_SIZE));
+        assert!(rejected("from-the-future").is_err_and(|e| e.code == codes::OPEN_FAILED));
+    }
 }
