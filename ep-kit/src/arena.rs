@@ -116,8 +116,8 @@ mod tests {
                 assert!(plan.offsets[a].is_multiple_of(ALIGN) && plan.offsets[a] + sizes[a] <= plan.scratch.0);
                 for b in 0..a {
                     let together = lives[a].def <= lives[b].last && lives[b].def <= lives[a].last;
-                    let apart = plan.offsets[a] + sizes[a] <= plan.offsets[b]
-                        || plan.offsets[b] + sizes[b] <= plan.offsets[a];
+                    let apart =
+                        plan.offsets[a] + sizes[a] <= plan.offsets[b] || plan.offsets[b] + sizes[b] <= plan.offsets[a];
                     assert!(!together || apart || sizes[a] == 0 || sizes[b] == 0, "round {round}: {a} and {b}");
                 }
             }

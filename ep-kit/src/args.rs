@@ -75,7 +75,10 @@ impl<'a> Args<'a> {
     #[inline]
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
         assert!(index < self.inputs, "the node has no input {index}");
-        assert!(self.alias[0] as usize != index && self.alias[1] as usize != index, "input {index} is being overwritten");
+        assert!(
+            self.alias[0] as usize != index && self.alias[1] as usize != index,
+            "input {index} is being overwritten"
+        );
         let arg = self.all[index];
         assert!(arg.bytes != ABSENT, "input {index} is absent");
         check::<T>(arg);

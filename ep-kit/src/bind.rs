@@ -58,13 +58,7 @@ pub(crate) struct Bound {
 
 impl KitLane {
     /// The lane's binding of that number, bound if it is new. The least recently used one makes room.
-    pub(crate) fn bind(
-        &mut self,
-        plan: &Plan,
-        binding: u64,
-        symbols: &[i64],
-        width: usize,
-    ) -> Result<usize, Error> {
+    pub(crate) fn bind(&mut self, plan: &Plan, binding: u64, symbols: &[i64], width: usize) -> Result<usize, Error> {
         self.clock += 1;
         let mut found = self.bounds.iter().position(|b| b.binding == binding && b.width == width && b.ready > 0);
         if found.is_none() {
@@ -251,4 +245,3 @@ impl Bound {
         Ok(Arc::new(plan))
     }
 }
-

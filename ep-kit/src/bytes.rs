@@ -9,7 +9,7 @@ pub(crate) fn elements<T: Element>(bytes: &[u8]) -> Cow<'_, [T]> {
     let whole = &bytes[..bytes.len() / size_of::<T>() * size_of::<T>()];
     // SAFETY: every bit pattern is a T; only an aligned middle that is everything is used.
     let (head, middle, _) = unsafe { whole.align_to::<T>() };
-    if head.is_empty() && middle.len() * size_of::<T>() == whole.len() {
+    if head.is_empty() && size_of_val(middle) == whole.len() {
         return Cow::Borrowed(middle);
     }
     let read = |chunk: &[u8]| {

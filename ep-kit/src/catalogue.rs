@@ -30,8 +30,7 @@ pub const fn rows<const N: usize>(families: &[&[Kernel]]) -> [CatalogueRow; N] {
     rows
 }
 
-const EMPTY: CatalogueRow =
-    CatalogueRow { domain: "", op: "", since: 0, until: 0, types: &[], digest: 0, limits: &[] };
+const EMPTY: CatalogueRow = CatalogueRow { domain: "", op: "", since: 0, until: 0, types: &[], digest: 0, limits: &[] };
 
 const fn row(kernel: &Kernel) -> CatalogueRow {
     CatalogueRow {

@@ -91,4 +91,3 @@ impl Host for Heap<'_> {
 
     fn profile(&self, _: &[Event]) {}
 }
-

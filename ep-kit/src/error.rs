@@ -67,9 +67,7 @@ impl Fault {
         match self {
             Fault::Cancelled => Error::cancelled(),
             Fault::Host(code) => Error::reported(code),
-            Fault::Memory(text) => {
-                Error { code: raw::MEMORY, node, message: format!("{what}: {text}") }
-            }
+            Fault::Memory(text) => Error { code: raw::MEMORY, node, message: format!("{what}: {text}") },
             Fault::Data(text) => Error::new(format!("{what}: {text}")).at(node),
         }
     }

@@ -188,9 +188,18 @@ macro_rules! typed {
     };
 }
 
-/// The computation of a row whose one function serves all types; give the types with [`Kernel::types`].
+/// The computation of a row whose one function serves all types: `any!(conv: f32)`, or `any!(transpose)` with the types
+/// from [`Kernel::types`].
 #[macro_export]
 macro_rules! any {
+    ($run:ident: $($t:ident)+) => {
+        const {
+            $crate::Runs::new(
+                const { &[("T", 0 $(| <$t as $crate::Element>::DTYPE.mask())+)] },
+                &$crate::Pick { pick: |_| $crate::kernel::run_fn($run) },
+            )
+        }
+    };
     ($run:ident) => {
         const { $crate::Runs::new(&[], &$crate::Pick { pick: |_| $crate::kernel::run_fn($run) }) }
     };

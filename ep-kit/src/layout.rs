@@ -135,8 +135,14 @@ impl<'a> Layout<'_, 'a> {
         let outputs = self.choose_outputs()?;
         let steps = self.running.clone();
         let lives = self.lives(&outputs)?;
-        let mut parts =
-            Parts { args: Vec::new(), steps: Vec::new(), defs: Vec::new(), inputs: Vec::new(), outputs, copies: Vec::new() };
+        let mut parts = Parts {
+            args: Vec::new(),
+            steps: Vec::new(),
+            defs: Vec::new(),
+            inputs: Vec::new(),
+            outputs,
+            copies: Vec::new(),
+        };
         for (position, &k) in steps.iter().enumerate() {
             self.step(position, k, &lives, &mut parts)?;
         }
@@ -290,7 +296,9 @@ impl<'a> Layout<'_, 'a> {
         let pairs = step.kernel.in_place.iter().filter(|p| p.1 as usize == output);
         for input in pairs.map(|p| p.0 as usize).filter(|&i| i < step.own && step.reads(i)) {
             let root = self.drafts.root(step.ins[input]);
-            let only = step.ins.iter().enumerate().filter(|&(i, &v)| step.reads(i) && self.drafts.root(v) == root).count() == 1;
+            let only =
+                step.ins.iter().enumerate().filter(|&(i, &v)| step.reads(i) && self.drafts.root(v) == root).count()
+                    == 1;
             let ends_here = lives.get(&root).is_some_and(|life| life.last == number(position));
             let (a, b) = (self.drafts.value(step.ins[input])?, self.drafts.value(value)?);
             let same = a.dims() == b.dims() && a.dtype().map(DType::bits) == b.dtype().map(DType::bits);
@@ -663,11 +671,7 @@ fn sort_by_level<T>(list: &[T], level: impl Fn(&T) -> u32) -> Sorted {
 }
 
 /// Gives each segment its range of a list that is sorted by segment.
-fn cut(
-    segments: &mut [Segment],
-    levels: impl Iterator<Item = u32>,
-    field: impl Fn(&mut Segment) -> &mut Range<u32>,
-) {
+fn cut(segments: &mut [Segment], levels: impl Iterator<Item = u32>, field: impl Fn(&mut Segment) -> &mut Range<u32>) {
     let mut counts = vec![0u32; segments.len()];
     levels.for_each(|level| counts[level as usize] += 1);
     let mut at = 0;

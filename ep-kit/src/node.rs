@@ -152,8 +152,7 @@ impl<'a> NodeView<'a> {
         let own = |id: u32| {
             let Some(e) = program.exprs().get(id as usize) else { return false };
             let symbol = program.symbols().get(e.a as usize);
-            e.op == raw::expr::SYMBOL
-                && symbol.is_some_and(|s| s.kind == raw::SYMBOL_DIM && outputs.contains(&s.value))
+            e.op == raw::expr::SYMBOL && symbol.is_some_and(|s| s.kind == raw::SYMBOL_DIM && outputs.contains(&s.value))
         };
         outputs.iter().filter_map(|&v| program.value(v)).any(|v| v.dims().iter().any(|&d| own(d)))
     }

@@ -37,12 +37,7 @@ pub trait Parallel: Sync {
     /// # Errors
     ///
     /// [`Stopped`] when the run was cancelled; some indices then never ran.
-    fn for_each(
-        &self,
-        n: usize,
-        grain: usize,
-        body: &(dyn Fn(usize, Range<usize>) + Sync),
-    ) -> Result<(), Stopped>;
+    fn for_each(&self, n: usize, grain: usize, body: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<(), Stopped>;
 }
 
 /// The calling thread alone, as worker 0.
@@ -54,12 +49,7 @@ impl Parallel for Serial {
         1
     }
 
-    fn for_each(
-        &self,
-        n: usize,
-        _grain: usize,
-        body: &(dyn Fn(usize, Range<usize>) + Sync),
-    ) -> Result<(), Stopped> {
+    fn for_each(&self, n: usize, _grain: usize, body: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<(), Stopped> {
         if n > 0 {
             body(0, 0..n);
         }

@@ -69,13 +69,7 @@ pub(crate) fn run<H: Host>(
     result
 }
 
-fn walk<H: Host>(
-    plan: &Plan,
-    lane: &mut KitLane,
-    at: usize,
-    host: &H,
-    scratch: &mut Scratch,
-) -> Result<(), Error> {
+fn walk<H: Host>(plan: &Plan, lane: &mut KitLane, at: usize, host: &H, scratch: &mut Scratch) -> Result<(), Error> {
     scratch.outputs.clear();
     scratch.outputs.resize(plan.outputs.len(), Arg::NONE);
     scratch.events.clear();
@@ -182,13 +176,7 @@ fn arena_address(plan: &Plan, bound: &Bound, group: u32) -> *mut u8 {
     base.wrapping_add(bound.arenas[segment].offsets[at])
 }
 
-fn walk_steps<H: Host>(
-    plan: &Plan,
-    bound: &Bound,
-    k: usize,
-    host: &H,
-    scratch: &mut Scratch,
-) -> Result<(), Error> {
+fn walk_steps<H: Host>(plan: &Plan, bound: &Bound, k: usize, host: &H, scratch: &mut Scratch) -> Result<(), Error> {
     let segment = &plan.segments[k];
     let base = core::ptr::with_exposed_provenance_mut::<u8>(bound.bases[k]);
     let memory = base.wrapping_add(bound.arenas[k].scratch.0);
@@ -306,7 +294,9 @@ impl<H: Host> Emit for Emitter<'_, H> {
         let From::Late(l) = planned.from else {
             let expected = expected.dims(planned.shape);
             if expected != dims {
-                return Err(Fault::data(format!("output {output} has dimensions {dims:?}, expected were {expected:?}")));
+                return Err(Fault::data(format!(
+                    "output {output} has dimensions {dims:?}, expected were {expected:?}"
+                )));
             }
             return Ok(self.bound.args[at]);
         };

@@ -51,12 +51,7 @@ mod tests {
         fn width(&self) -> usize {
             2
         }
-        fn for_each(
-            &self,
-            n: usize,
-            _: usize,
-            body: &(dyn Fn(usize, Range<usize>) + Sync),
-        ) -> Result<(), Stopped> {
+        fn for_each(&self, n: usize, _: usize, body: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<(), Stopped> {
             body(0, 0..n / 2);
             body(1, n / 2..n);
             Ok(())
