@@ -6,7 +6,7 @@
     python graph/scripts/schemas.py --check    exit 1 when the file differs from what would be written
     python graph/scripts/schemas.py --diff     print what changed at every version step (for graph/src/versions)
 
-The layout is read by graph/src/schema/mod.rs (`Table`); the two change together. Nothing in the
+Exit 3: the package is not there in that version. The layout is read by graph/src/schema/mod.rs (`Table`); the two change together. Nothing in the
 file depends on the order in which the package lists its schemas, nor on its prose.
 """
 
@@ -30,14 +30,19 @@ MAPS = [
 DEPRECATED, EXPERIMENTAL, FUNCTION = 1, 2, 4
 
 
+def missing(found):
+    print(f"needs onnx {PINNED}, found {found}: pip install onnx=={PINNED}", file=sys.stderr)
+    sys.exit(3)
+
+
 def load():
     try:
         import onnx
         from onnx import defs
     except ImportError:
-        sys.exit(f"needs the onnx package: pip install onnx=={PINNED}")
+        missing("none")
     if onnx.__version__ != PINNED:
-        sys.exit(f"needs onnx {PINNED}, found {onnx.__version__}")
+        missing(onnx.__version__)
     schemas = defs.get_all_schemas_with_history()
     return onnx, sorted(schemas, key=lambda s: (s.domain.encode(), s.name.encode(), s.since_version))
 

@@ -127,4 +127,84 @@ fn binding<'a>(param: &Param<'a>) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use crate::schema;
+    use crate::versions::Upgrade as _;
+    use crate::versions::testing::Fake;
+
+    #[test]
+    fn faults_say_where_and_what() {
+        for (op, inputs, attrs, message) in [
+            ("Abs-13", "float[2]", "", ""),
+            ("Abs-13", "", "", "expected 1 inputs, found 0"),
+            ("Abs-13", "float[2] float[2]", "", "expected 1 inputs, found 2"),
+            ("Abs-13 2", "float[2]", "", "expected 1 outputs, found 2"),
+            ("Concat-13", "", "axis=0", "expected at least 1 inputs, found 0"),
+            ("Clip-13", "float[2] _ float[]", "", ""),
+            ("Clip-13", "_ float[]", "", "input 0 'input' is left out, but it is not optional"),
+            ("Clip-13", "float[2] float[] float[] float[]", "", "expected 1 to 3 inputs, found 4"),
+            ("Concat-13", "float[2] float[2]", "", "attribute 'axis' (int) is required but absent"),
+            ("Concat-13", "float[2] float[2]", "axis=1.5", "attribute 'axis': expected int, found float"),
+            ("Concat-13", "float[2]", "axis=0 axes=[0]", "has no attribute 'axes' in this version; it has axis"),
+            ("Abs-13", "float[2]", "axis=0", "has no attribute 'axis' in this version; it has none"),
+            (
+                "Abs-13",
+                "bool[2]",
+                "",
+                "input 0 'X' (value 'v0'): expected f32,u8,i8,u16,i16,i32,i64,f16,f64,u32,u64,bf16, found bool",
+            ),
+            (
+                "Add-14",
+                "float[2] int64[2]",
+                "",
+                "input 1 'B' (value 'v1'): expected f32, the T that input 0 sets, found i64",
+            ),
+            (
+                "Concat-13",
+                "float[2] float[2] double[2]",
+                "axis=0",
+                "input 2 'inputs' (value 'v2'): expected f32, the T that",
+            ),
+            ("SequenceLength-11", "float[2]", "", "found f32"),
+            ("SequenceLength-11", "seq(seq(float))", "", "found other"),
+            ("Loop-25", "int64[] bool[] float[2] int32[2]", "body={}", ""),
+            ("Reshape-25", "float[2] int32[1]", "", "input 1 'shape' (value 'v1'): expected i64, found i32"),
+        ] {
+            let node = Fake::new(op, inputs, attrs);
+            let found = check(node.schema(), node.view()).map_err(|e| e.to_string());
+            match message {
+                "" => assert_eq!(found, Ok(()), "{op} {inputs} {attrs}"),
+                part => assert!(found.as_ref().is_err_and(|e| e.contains(part)), "{op} {inputs} {attrs}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn defaults_join_what_is_held() {
+        let schema = schema::lookup("", "Conv", 22).unwrap();
+        let held = ir::Attr { name: "group".into(), value: ir::AttrValue::Int(4) };
+        let mut attrs = vec![ir::Attr { name: "pads".into(), value: ir::AttrValue::ints(&[1, 1]) }, held.clone()];
+        fill_defaults(schema, &mut attrs);
+        let names: Vec<&str> = attrs.iter().map(|a| &*a.name).collect();
+        assert_eq!(names, ["auto_pad", "group", "pads"]);
+        assert_eq!(attrs[1], held);
+    }
+
+    #[test]
+    fn output_types_follow_the_inputs() {
+        for (op, inputs, output, types) in [
+            ("Abs-13", "float[2]", 0, "f32"),
+            ("Abs-13", "double", 0, "f64"),
+            ("TopK-24", "float[2] int64[1]", 1, "i64"),
+            ("Cast-13", "float[2]", 0, "f32,u8,i8,u16,i16,i32,i64,str,bool,f16,f64,u32,u64,bf16"),
+            ("SequenceAt-11", "seq(float) int64[]", 0, "f32,u8,i8,u16,i16,i32,i64,str,bool,f16,f64,u32,u64,c64,c128"),
+        ] {
+            let attrs = if op.starts_with("Cast") { "to=1" } else { "" };
+            let node = Fake::new(op, inputs, attrs);
+            let found = output_types(node.schema(), node.view(), output);
+            assert_eq!(found, TypeSet::parse(types), "{op}");
+            assert_eq!(output_types(node.schema(), node.view(), 9), None);
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! operator and version of the standard domains and for the `com.microsoft` operators that real
 //! models carry. The one home of these facts; it knows nothing of shapes, meaning or kernels.
 //!
-//! The standard table is static ([`table`], generated); nothing is built at start, and a schema is
+//! The standard table is static (`table.rs`, generated); nothing is built at start, and a schema is
 //! decoded as it is read. Schemas written as text (contrib, and what an execution provider exports)
 //! become the same tables through [`text`], whose canonical form is also what digests are made of.
 
@@ -101,21 +101,23 @@ pub fn newest(domain: &str) -> Option<u32> {
     all().filter(|s| s.domain() == domain).map(|s| s.since()).max()
 }
 
-/// The domains that have schemas, the standard one (the empty name) first.
-pub fn domains() -> impl Iterator<Item = &'static str> {
-    let mut last = None;
-    all().map(|s| s.domain()).filter(move |d| last.replace(*d) != Some(*d))
+/// The domains that have schemas, sorted: the standard one (the empty name) first.
+pub fn domains() -> Vec<&'static str> {
+    let mut domains: Vec<_> = all().map(|s| s.domain()).collect();
+    domains.sort_unstable();
+    domains.dedup();
+    domains
 }
 
-/// Every schema, by domain, operator and version.
+/// Every built-in schema: those of ONNX by domain, operator and version, then the hand-written ones.
 pub fn all() -> impl Iterator<Item = Schema<'static>> {
     STANDARD.all().chain(CONTRIB.all())
 }
 
 fn find(domain: &str, op: &str) -> Option<(&'static Table, usize)> {
     let domain = canonical_domain(domain);
-    let table = if domain == contrib::DOMAIN { &*CONTRIB } else { &STANDARD };
-    Some((table, table.find(domain, op)?))
+    let standard = STANDARD.find(domain, op).map(|row| (&STANDARD, row));
+    standard.or_else(|| CONTRIB.find(domain, op).map(|row| (&*CONTRIB, row)))
 }
 
 /// The schemas of one session: the built-in ones, and those that execution providers export.

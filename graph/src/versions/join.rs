@@ -31,7 +31,7 @@ fn sizes_to_attribute(cx: &mut dyn Upgrade) -> Result<()> {
     if !node.has_input(1) {
         return Ok(());
     }
-    let whole = |f: f64| (f >= 0.0 && f < 1e15).then_some(f as i64);
+    let whole = |f: f64| (0.0..1e15).contains(&f).then_some(f as i64);
     let sizes = node.known(1).or_else(|| node.floats(1)?.into_iter().map(whole).collect());
     let Some(sizes) = sizes else { return stuck("the sizes have to be known") };
     cx.set_attr("split", AttrValue::ints(&sizes));

@@ -47,7 +47,7 @@ mod sequence;
 mod signal;
 mod softmax;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod training;
 mod unary;
 mod vision;

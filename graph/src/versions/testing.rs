@@ -16,7 +16,7 @@ use crate::ir::{
     Attr, AttrValue, Body, Constant, DType, Data, ExprId, Graph, GraphId, Known, Symbol, SymbolKind, Type, Value,
     ValueId,
 };
-use crate::schema::{self, View};
+use crate::schema::{self, Schema, View};
 
 /// Brings each node to the newest version. The result is printed as nodes in order: `Name(inputs attributes)`, with the
 /// version for the node itself, and `> outputs` where others than its own stand; or it is `!` and a part of the error.
@@ -57,7 +57,7 @@ fn report(rows: &[(&str, &str, &str, &str)], outcome: impl Fn(&str, &str, &str) 
     assert!(wrong.is_empty(), "{} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
-struct Fake {
+pub(crate) struct Fake {
     op: (String, String, u32),
     graph: Graph,
     symbols: BTreeMap<String, ExprId>,
@@ -71,7 +71,7 @@ struct Fake {
 }
 
 impl Fake {
-    fn new(op: &str, inputs: &str, attrs: &str) -> Fake {
+    pub(crate) fn new(op: &str, inputs: &str, attrs: &str) -> Fake {
         let (op, count) = op.split_once(' ').unwrap_or((op, "1"));
         let (domain, op) = op.split_once("::").unwrap_or(("", op));
         let (name, since) = op.rsplit_once('-').unwrap();
@@ -103,9 +103,12 @@ impl Fake {
             cx.outputs.push(Some(value));
         }
         cx.own = cx.outputs.clone();
-        let schema = schema::exact(domain, name, since).unwrap_or_else(|| panic!("no {name}-{since}"));
-        schema::check::fill_defaults(schema, &mut cx.attrs);
+        schema::check::fill_defaults(cx.schema(), &mut cx.attrs);
         cx
+    }
+
+    pub(crate) fn schema(&self) -> Schema<'static> {
+        schema::exact(&self.op.0, &self.op.1, self.op.2).unwrap_or_else(|| panic!("no {:?}", self.op))
     }
 
     fn value(&mut self, name: &str, ty: Option<Type>, known: Known) -> ValueId {
