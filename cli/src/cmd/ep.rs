@@ -156,6 +156,8 @@ struct Verified<'a> {
     file: &'a Path,
     ok: bool,
     ep: Option<String>,
+    /// Its tables were compared field by field, not by fingerprint alone; `null` if that was not reached.
+    proven: Option<bool>,
     steps: Vec<steps::Step>,
     warnings: Vec<Warning>,
     devices: Vec<Device>,
@@ -222,6 +224,7 @@ pub fn verify(args: &EpVerifyArgs, out: &mut dyn Write) -> Result<bool> {
         file: &args.file,
         ok: error.is_none(),
         ep: answer.as_ref().map_or_else(|e| e.ep.clone(), |ep| Some(ep.manifest().id())),
+        proven: answer.as_ref().ok().map(|ep| ep.is_proven()),
         steps: steps::steps(error),
         warnings: answer.iter().flat_map(|ep| ep.warnings()).map(Warning::from).collect(),
         devices,
@@ -242,6 +245,9 @@ fn verify_text(v: &Verified<'_>) -> String {
         if let (Some(code), Some(message), Some(remedy)) = (step.code, &step.message, step.remedy) {
             let _ = writeln!(text, "      {message} [{code}]\n      what to do: {remedy}");
         }
+    }
+    if v.proven == Some(false) {
+        text += "layouts were compared by fingerprint alone, as for every plugin that is not in Rust\n";
     }
     for w in &v.warnings {
         let _ = writeln!(text, "warning: {} [{}]\n  what to do: {}", w.message, w.code, w.remedy);

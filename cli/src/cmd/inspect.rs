@@ -8,7 +8,7 @@ use std::path::Path;
 use ortolan_graph::{Graph, LoadOptions};
 use serde::Serialize;
 
-use super::{print, print_json};
+use super::{count, print, print_json};
 use crate::args::InspectArgs;
 use crate::error::{Result, is_file};
 use crate::port::Port;
@@ -165,9 +165,9 @@ fn text(d: &Document<'_>) -> String {
     line("graph", d.graph);
     line("version", &if d.model_version == 0 { String::new() } else { d.model_version.to_string() });
     line("description", d.description);
-    line("nodes", &format!("{} in {} {}", d.nodes, d.graphs, if d.graphs == 1 { "graph" } else { "graphs" }));
+    line("nodes", &format!("{} in {}", d.nodes, count(d.graphs, "graph")));
     let p = &d.parameters;
-    line("parameters", &format!("{} in {} constants, {}", p.elements, p.constants, bytes(p.bytes)));
+    line("parameters", &format!("{} in {}, {}", p.elements, count(p.constants, "constant"), bytes(p.bytes)));
     ports("inputs", &d.inputs, &mut text);
     ports("outputs", &d.outputs, &mut text);
     if !d.metadata.is_empty() {

@@ -36,3 +36,8 @@ pub fn host(search: &SearchArgs) -> PluginHost {
     let builder = PluginHost::builder().strict(search.strict);
     search.ep_path.iter().fold(builder, |builder, path| builder.path(path)).build()
 }
+
+/// `1 node`, `2 nodes`.
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
