@@ -1,7 +1,7 @@
 //! The stable codes of this crate: what each means and what to do about it.
 //!
 //! A code is a short text (`world-writable`) that scripts may compare and that is never renamed. Every part of the crate
-//! that reports codes has its list beside it, made by [`codes!`](crate::codes::codes); [`AREAS`] names them all, and
+//! that reports codes has its list beside it, made by the macro `codes!`; [`AREAS`] names them all, and
 //! `docs/codes.md` and `ortolan explain` are printed from it. Nothing here knows when a code is reported.
 
 use std::fmt::{self, Write};

@@ -59,6 +59,18 @@ impl fmt::Display for HostError {
     }
 }
 
+/// For programs with one error type for all of the core.
+impl From<HostError> for crate::Error {
+    fn from(error: HostError) -> Self {
+        let path = error.path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
+        let made = crate::Error::new(error.code, format!("{path}{}", error.sentence));
+        match error.ep {
+            Some(ep) => made.from_ep(&ep, None),
+            None => made,
+        }
+    }
+}
+
 /// Cuts text that a plugin or the system wrote down to the limit, at a character.
 fn clip(mut text: String) -> String {
     if text.len() > SENTENCE_LIMIT {
@@ -130,5 +142,8 @@ mod tests {
         let error = HostError::new(codes::TRUNCATED, "it ends at 10 bytes").at(Path::new("a.so"));
         assert_eq!(error.to_string(), "a.so: it ends at 10 bytes [truncated]");
         assert!(error.remedy().starts_with("Copy"));
+        let whole = crate::Error::from(error.of("a"));
+        assert!(whole.is(codes::TRUNCATED) && whole.ep() == Some("a"));
+        assert!(whole.message().starts_with("a.so: it ends"), "{whole}");
     }
 }

@@ -19,11 +19,12 @@ pub(super) struct PluginFile {
 /// Opens the file. The second part are warnings; `strict` makes refusals of them.
 pub(super) fn open(given: &Path, strict: bool) -> Result<(PluginFile, Vec<HostError>)> {
     let path = std::fs::canonicalize(given).map_err(|e| io_error("path", &e).at(given))?;
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(&path).is_ok_and(|meta| meta.is_file()) {
+        return Err(HostError::new(codes::FILE_UNREADABLE, "this is a folder, pipe or device, not a file").at(given));
+    }
     let file = File::open(&path).map_err(|e| io_error("file", &e).at(given))?;
     let meta = file.metadata().map_err(|e| io_error("file", &e).at(given))?;
-    if !meta.is_file() {
-        return Err(HostError::new(codes::FILE_UNREADABLE, "this is a folder or device, not a file").at(given));
-    }
     let mut warnings = Vec::new();
     check_owner("file", &path, &meta, &mut warnings)?;
     for folder in folders(given, &path) {

@@ -15,7 +15,7 @@
 //! | 9 | its layout proof | `proof` |
 //! | 10 | its table: size, no null slot | `entry` |
 //! | 11 | its factory | `library` |
-//! | 12 | its devices, when somebody asks | `registry` |
+//! | 12 | its devices, when somebody asks | `loaded` |
 //!
 //! Nothing here knows models, graphs or any particular EP.
 
@@ -28,6 +28,7 @@ mod error;
 mod file;
 mod image;
 mod library;
+mod loaded;
 mod manifest;
 mod needed;
 mod open;
@@ -42,7 +43,8 @@ pub use compat::ABI_MINOR_MIN;
 use compat::Offer;
 pub use discover::{Candidate, Refused, Report, Request, SetAside, Shadowed};
 pub use error::{HostError, Result, SENTENCE_LIMIT, device_code};
+pub use loaded::{LoadedEp, Origin};
 pub use manifest::{AbiVersion, Manifest, PanicStrategy, Threads};
 pub use places::{EP_PATH_VARIABLE, Place, PlaceKind, user_folder};
 pub use probe::{ProbePolicy, probe_main};
-pub use registry::{LoadedEp, Origin, PluginHost, PluginHostBuilder};
+pub use registry::{PluginHost, PluginHostBuilder};

@@ -135,10 +135,9 @@ mod tests {
         let mut bytes = b"old format\0\0glibc-ld.so.cache1.1".to_vec();
         bytes.extend([1u32, 20, 0, 0, 0, 0, 0].iter().flat_map(|n| n.to_le_bytes()));
         let names = 48 + 24u32;
-        bytes.extend([3, names, names + 7].iter().flat_map(|n| n.to_le_bytes()));
+        bytes.extend([3, names, names + 8].iter().flat_map(|n| n.to_le_bytes()));
         bytes.extend([0; 12]);
         bytes.extend(b"liba.so\0/lib/liba.so\0");
-        bytes[12 + 48 + 8] += 1;
         let found = parse_cache(&bytes).expect("a cache");
         assert_eq!(found.get("liba.so"), Some(&PathBuf::from("/lib/liba.so")));
         for len in 0..bytes.len() {

@@ -215,6 +215,10 @@ fn files() -> Produced {
     produced.expect("plain", load(&host, &plain), c::NO_MANIFEST, &["manifest section"]);
     produced.expect("missing", load(&host, Path::new("/no/such/file.so")), c::FILE_NOT_FOUND, &["/no/such/file.so"]);
     produced.expect("folder", load(&host, &folder("folder")), c::FILE_UNREADABLE, &["folder"]);
+    let pipe = folder("pipe").join("libortolan_ep_pipe.so");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|status| status.success()), "mkfifo");
+    produced.expect("pipe", load(&host, &pipe), c::FILE_UNREADABLE, &["pipe"]);
     produced
 }
 

@@ -101,6 +101,9 @@ pub fn read(source: &impl Source) -> Result<Image> {
     }
 }
 
+/// No table of a header is larger; headers that say so would only make the host allocate.
+const READ_LIMIT: u64 = 8 << 20;
+
 /// Refuses what this process cannot open.
 fn check_machine(format: Format, arch: &str) -> Result<()> {
     if format == Format::HOST && arch == std::env::consts::ARCH {
@@ -146,6 +149,9 @@ impl<'a, S: Source> Reader<'a, S> {
 
     fn bytes(&self, at: u64, len: u64, what: &str) -> Result<Vec<u8>> {
         self.check(at, len, what)?;
+        if len > READ_LIMIT {
+            return Err(malformed(format!("the {what} has {len} bytes, at most {READ_LIMIT} are allowed")));
+        }
         let len = usize::try_from(len).map_err(|_| malformed(format!("the {what} is too large")))?;
         let mut bytes = vec![0; len];
         self.source.read_at(at, &mut bytes).map_err(|e| unreadable(what, &e))?;

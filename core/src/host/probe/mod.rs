@@ -112,10 +112,7 @@ impl Probe {
         let verdict = match helper::run(self, &candidate.path) {
             Ok(verdict) => verdict,
             Err(error) if self.policy == ProbePolicy::Require => return Err(error),
-            Err(error) => {
-                tracing::warn!(code = %error.code, path = %candidate.path.display(), "loaded without a probe: {error}");
-                return Ok(Some(error));
-            }
+            Err(error) => return Ok(Some(error)),
         };
         tracing::info!(path = %candidate.path.display(), ?verdict, "probed");
         candidate.checked.file.check_unchanged()?;
