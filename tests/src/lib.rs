@@ -4,4 +4,5 @@
 
 mod edited;
 pub mod fixtures;
+pub mod model;
 pub mod place;
