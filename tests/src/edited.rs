@@ -60,54 +60,88 @@ fn changed_edits() -> Vec<(&'static str, &'static str, String)> {
 
 /// The folder of the plugin `tiny` over ABI 1.1.
 pub fn newer_minor() -> PathBuf {
-    let edits = NEWER_MINOR.iter().map(|&(file, from, to)| (file, from, to.to_owned())).collect::<Vec<_>>();
-    workspace("newer", &edits)
+    plugin("newer", &newer_edits())
 }
 
 /// The folder of the plugin `tiny` over an ABI whose layout was changed in silence.
 pub fn changed_layout() -> PathBuf {
-    workspace("changed", &changed_edits())
+    plugin("changed", &changed_edits())
+}
+
+/// The folder of a core of ABI 1.1, with the program that probes libraries for it.
+pub fn newer_host() -> PathBuf {
+    let folder = workspace("newer-host", &["graph", "core", "probe"], &newer_edits());
+    for part in ["graph", "core"] {
+        copy(&root().join(part), &folder.join(part), &[]);
+    }
+    let main = root().join("tests/src/probe.rs");
+    let manifest = format!(
+        "[package]\nname = \"ortolan-newer-probe\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
+         [[bin]]\nname = \"ortolan-newer-probe\"\npath = {main:?}\n[dependencies]\nortolan.workspace = true\n"
+    );
+    write(&folder.join("probe/Cargo.toml"), manifest.as_bytes());
+    folder
+}
+
+fn newer_edits() -> Vec<(&'static str, &'static str, String)> {
+    NEWER_MINOR.iter().map(|&(file, from, to)| (file, from, to.to_owned())).collect()
 }
 
 /// A workspace of an edited ABI crate and the plugin `tiny` over it.
-fn workspace(name: &str, edits: &[(&str, &str, String)]) -> PathBuf {
-    let folder = fixture_target().join("edited").join(name);
-    write(&folder.join("Cargo.toml"), workspace_manifest().as_bytes());
-    copy_edited(&root().join("ep-abi"), &folder.join("ep-abi"), edits);
-    let plugin = root().join("tests/fixtures/rust-ep/src/lib.rs");
+fn plugin(name: &str, edits: &[(&str, &str, String)]) -> PathBuf {
+    let folder = workspace(name, &["plugin"], edits);
+    let source = root().join("tests/fixtures/rust-ep/src/lib.rs");
     let manifest = format!(
         "[package]\nname = \"ortolan-ep-{name}\"\nversion = \"0.3.0\"\nedition = \"2024\"\n\
-         [lib]\nname = \"ortolan_ep_{name}\"\npath = {plugin:?}\ncrate-type = [\"cdylib\"]\n\
-         [features]\nstatic = []\n[dependencies]\nortolan-ep-abi = {{ path = \"../ep-abi\" }}\n"
+         [lib]\nname = \"ortolan_ep_{name}\"\npath = {source:?}\ncrate-type = [\"cdylib\"]\n\
+         [features]\nstatic = []\n[dependencies]\nortolan-ep-abi.workspace = true\n"
     );
     write(&folder.join("plugin/Cargo.toml"), manifest.as_bytes());
     folder
 }
 
-/// What the ABI crate inherits from the repository's workspace.
-fn workspace_manifest() -> String {
+/// A workspace of an edited ABI crate and other members, with all that crates of this repository inherit.
+fn workspace(name: &str, members: &[&str], edits: &[(&str, &str, String)]) -> PathBuf {
+    let folder = fixture_target().join("edited").join(name);
     let text = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace has a manifest");
-    let inherited = ["[workspace.package]", "[workspace.lints.rust]", "[workspace.lints.clippy]"].map(|heading| {
-        let (_, rest) = text.split_once(heading).unwrap_or_else(|| panic!("Cargo.toml has no {heading}"));
-        format!("{heading}{}", rest.split("\n[").next().unwrap_or_default())
+    let inherited = ["package", "dependencies", "lints.rust", "lints.clippy"].map(|section| {
+        let heading = format!("[workspace.{section}]");
+        let (_, rest) = text.split_once(&heading).unwrap_or_else(|| panic!("Cargo.toml has no {heading}"));
+        let lines = rest.split("\n[").next().unwrap_or_default().lines();
+        // Members that are not copied are not depended on either.
+        let here = |l: &&str| {
+            !l.contains("path = ") || members.iter().chain(&["ep-abi"]).any(|m| l.contains(&format!("\"{m}\"")))
+        };
+        format!("{heading}{}\n", lines.filter(here).collect::<Vec<_>>().join("\n"))
     });
-    format!(
-        "[workspace]\nresolver = \"3\"\nmembers = [\"ep-abi\", \"plugin\"]\n{}\n[profile.dev]\ndebug = 0\n",
-        inherited.join("\n")
-    )
+    let head = format!("[workspace]\nresolver = \"3\"\nmembers = {:?}\n", [&["ep-abi"], members].concat());
+    let manifest = format!("{head}{}[profile.dev]\ndebug = 0\n", inherited.concat());
+    write(&folder.join("Cargo.toml"), manifest.as_bytes());
+    let crate_folder = root().join("ep-abi");
+    assert!(edits.iter().all(|(file, _, _)| crate_folder.join(file).is_file()), "an edited file was renamed");
+    copy(&crate_folder, &folder.join("ep-abi"), edits);
+    folder
 }
 
-fn copy_edited(from: &Path, to: &Path, edits: &[(&str, &str, String)]) {
-    let mut files = vec![PathBuf::from("Cargo.toml")];
-    let sources = std::fs::read_dir(from.join("src")).expect("the crate has sources");
-    files.extend(sources.map(|entry| Path::new("src").join(entry.expect("a readable folder").file_name())));
-    for file in files {
-        let mut text = std::fs::read_to_string(from.join(&file)).expect("a text file");
-        for (_, old, new) in edits.iter().filter(|(name, _, _)| Path::new(name) == file) {
-            assert_eq!(text.matches(old).count(), 1, "{old:?} in {} was rewritten: rewrite the edit", file.display());
-            text = text.replace(old, new);
+/// Copies a crate. Every edit must find its text.
+fn copy(from: &Path, to: &Path, edits: &[(&str, &str, String)]) {
+    for entry in std::fs::read_dir(from).expect("the crate has files") {
+        let entry = entry.expect("a readable folder");
+        let (path, name) = (entry.path(), entry.file_name().into_string().expect("a plain name"));
+        if path.is_dir() {
+            let inside = edits
+                .iter()
+                .filter_map(|(file, old, new)| Some((file.strip_prefix(&name)?.strip_prefix('/')?, *old, new.clone())));
+            copy(&path, &to.join(&name), &inside.collect::<Vec<_>>());
+            continue;
         }
-        write(&to.join(file), text.as_bytes());
+        let mut text = std::fs::read(&path).expect("a readable file");
+        for (_, old, new) in edits.iter().filter(|(file, _, _)| *file == name) {
+            let before = String::from_utf8(text).expect("a text file");
+            assert_eq!(before.matches(old).count(), 1, "{old:?} in {} was rewritten: rewrite the edit", path.display());
+            text = before.replace(old, new).into_bytes();
+        }
+        write(&to.join(&name), &text);
     }
 }
 

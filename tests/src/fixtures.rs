@@ -6,7 +6,7 @@
 
 use crate::edited;
 use crate::place::{fixture_target, root};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -70,6 +70,11 @@ pub fn changed_layout() -> PathBuf {
     rust(&edited::changed_layout(), "dev", "ortolan_ep_changed")
 }
 
+/// The program that probes libraries for a core of the next minor version of the ABI.
+pub fn newer_host() -> PathBuf {
+    build(&edited::newer_host(), "dev", "ortolan-newer-probe")
+}
+
 /// Position of `needle` in `bytes`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
@@ -108,19 +113,23 @@ pub fn c(name: &str, file: &str, args: &[&str], libraries: &[&str]) -> PathBuf {
 
 /// Builds the Rust workspace in `folder` and returns its library `lib<name>.so`.
 pub fn rust(folder: &Path, profile: &str, name: &str) -> PathBuf {
-    static BUILT: Mutex<BTreeMap<(PathBuf, String), PathBuf>> = Mutex::new(BTreeMap::new());
+    build(folder, profile, &format!("lib{name}.so"))
+}
+
+/// Builds the Rust workspace in `folder`, once in this process, and returns one of the files that come out.
+fn build(folder: &Path, profile: &str, file: &str) -> PathBuf {
+    static BUILT: Mutex<BTreeSet<(PathBuf, String)>> = Mutex::new(BTreeSet::new());
     let mut built = BUILT.lock().unwrap_or_else(|e| e.into_inner());
-    if let Some(library) = built.get(&(folder.to_owned(), profile.to_owned())) {
-        return library.clone();
-    }
-    lock_versions(folder);
     let target = fixture_target();
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "--offline", "--profile", profile]).current_dir(folder);
-    run(command.env("CARGO_TARGET_DIR", &target).env_remove("CARGO_BUILD_TARGET"));
-    let library = target.join(if profile == "dev" { "debug" } else { profile }).join(format!("lib{name}.so"));
-    built.insert((folder.to_owned(), profile.to_owned()), library.clone());
-    library
+    if built.insert((folder.to_owned(), profile.to_owned())) {
+        lock_versions(folder);
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["build", "--quiet", "--offline", "--profile", profile]).current_dir(folder);
+        // Lints are checked where the code stands, not in copies.
+        command.env("CARGO_TARGET_DIR", &target).env_remove("CARGO_BUILD_TARGET").env_remove("RUSTFLAGS");
+        run(&mut command);
+    }
+    target.join(if profile == "dev" { "debug" } else { profile }).join(file)
 }
 
 /// Gives a fixture this repository's versions of all dependencies: `cargo test` has downloaded and compiled for them.

@@ -33,6 +33,25 @@ fn newer_minor_loads_and_its_extra_table_is_left_alone() {
     }
 }
 
+/// The plugins of this ABI, asked by a core of the next minor version, whose root module has a field more.
+#[test]
+fn older_minor_loads_in_a_newer_core() {
+    let helper = fixtures::newer_host();
+    let ask = |library: &std::path::Path| {
+        let output = std::process::Command::new(&helper).arg(library).output().expect("it starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let names = [fixtures::tiny(), fixtures::fake(), fixtures::plain(), fixtures::newer_minor(), fixtures::unproven()];
+    for library in names {
+        let answer = ask(&library);
+        assert!(answer.contains("\"verdict\":\"ok\""), "{}: {answer}", library.display());
+    }
+    for (library, code) in [(fixtures::changed_layout(), "layout"), (hostile(&["-DMAJOR=2"]), "abi-major")] {
+        let answer = ask(&library);
+        assert!(answer.contains("rejected") && answer.contains(&format!("\"{code}\"")), "{answer}");
+    }
+}
+
 #[test]
 fn minor_versions_outside_the_served_range_are_refused() {
     let cache = fresh();
