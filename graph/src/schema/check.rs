@@ -3,7 +3,9 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Arity, Attr, Param, Schema, TypeId, TypeSet, View};
+use smallvec::SmallVec;
+
+use super::{Arity, Param, Schema, TypeId, TypeSet, View};
 use crate::error::{Code, Error, Result};
 use crate::ir;
 
@@ -60,17 +62,18 @@ fn count(allowed: RangeInclusive<usize>, found: usize, what: &str) -> Result<()>
 
 fn attributes(schema: Schema<'_>, node: View<'_>) -> Result<()> {
     for held in node.attrs {
-        let Some(known) = schema.attribute(&held.name) else {
+        let Some(kind) = schema.attribute_kind(&held.name) else {
             let (name, known) = (&held.name, names(schema));
             return fail(Code::BadAttribute, format!("has no attribute '{name}' in this version; it has {known}"));
         };
-        if !known.kind.takes(&held.value) {
-            let (name, kind, found) = (&held.name, known.kind, super::AttrKind::of(&held.value));
+        if !kind.takes(&held.value) {
+            let (name, found) = (&held.name, super::AttrKind::of(&held.value));
             return fail(Code::BadAttribute, format!("attribute '{name}': expected {kind}, found {found}"));
         }
     }
-    match schema.attributes().find(|a| a.required && node.attr(a.name).is_none()) {
-        Some(Attr { name, kind, .. }) => {
+    match schema.required().find(|name| node.attr(name).is_none()) {
+        Some(name) => {
+            let kind = schema.attribute_kind(name).map_or("", super::AttrKind::name);
             fail(Code::BadAttribute, format!("attribute '{name}' ({kind}) is required but absent"))
         }
         None => Ok(()),
@@ -104,7 +107,7 @@ fn types(schema: Schema<'_>, node: View<'_>) -> Result<()> {
 
 /// Type variables with the first parameter that set each.
 #[derive(Default)]
-pub(crate) struct Bound<'a>(Vec<(&'a str, usize, TypeId)>);
+pub(crate) struct Bound<'a>(SmallVec<[(&'a str, usize, TypeId); 4]>);
 
 impl<'a> Bound<'a> {
     /// Binds a parameter's variable; what it was bound to before when that is another type.

@@ -78,11 +78,16 @@ pub fn canonical_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
+/// All versions of an operator; none when it is unknown.
+pub fn history(domain: &str, op: &str) -> Option<History<'static>> {
+    let domain = canonical_domain(domain);
+    STANDARD.find(domain, op).or_else(|| CONTRIB.find(domain, op))
+}
+
 /// The schema in force at an opset: the newest version of the operator that is not newer.
 /// A deprecated version is answered like any other.
 pub fn lookup(domain: &str, op: &str, opset: u32) -> Option<Schema<'static>> {
-    let (table, row) = find(domain, op)?;
-    table.at_opset(row, opset)
+    history(domain, op)?.at_opset(opset)
 }
 
 /// Exactly this version of an operator.
@@ -92,7 +97,7 @@ pub fn exact(domain: &str, op: &str, since: u32) -> Option<Schema<'static>> {
 
 /// The since-versions of an operator, rising; empty when the operator is unknown.
 pub fn versions(domain: &str, op: &str) -> &'static [u16] {
-    find(domain, op).map_or(&[], |(table, row)| table.versions(row))
+    history(domain, op).map_or(&[], History::versions)
 }
 
 /// The newest opset of a domain that the schemas describe.
@@ -112,12 +117,6 @@ pub fn domains() -> Vec<&'static str> {
 /// Every built-in schema: those of ONNX by domain, operator and version, then the hand-written ones.
 pub fn all() -> impl Iterator<Item = Schema<'static>> {
     STANDARD.all().chain(CONTRIB.all())
-}
-
-fn find(domain: &str, op: &str) -> Option<(&'static Table, usize)> {
-    let domain = canonical_domain(domain);
-    let standard = STANDARD.find(domain, op).map(|row| (&STANDARD, row));
-    standard.or_else(|| CONTRIB.find(domain, op).map(|row| (&*CONTRIB, row)))
 }
 
 /// The schemas of one session: the built-in ones, and those that execution providers export.
@@ -140,20 +139,19 @@ impl SchemaSet {
         Ok(())
     }
 
+    /// As [`history`], over everything in the set.
+    pub fn history(&self, domain: &str, op: &str) -> Option<History<'_>> {
+        history(domain, op).or_else(|| self.extra.iter().find_map(|table| table.find(domain, op)))
+    }
+
     /// As [`lookup`], over everything in the set.
     pub fn lookup(&self, domain: &str, op: &str, opset: u32) -> Option<Schema<'_>> {
-        let (table, row) = self.find(domain, op)?;
-        table.at_opset(row, opset)
+        self.history(domain, op)?.at_opset(opset)
     }
 
     /// As [`versions`], over everything in the set.
     pub fn versions(&self, domain: &str, op: &str) -> &[u16] {
-        self.find(domain, op).map_or(&[], |(table, row)| table.versions(row))
-    }
-
-    fn find(&self, domain: &str, op: &str) -> Option<(&Table, usize)> {
-        let exported = |table| Table::find(table, domain, op).map(|row| (table, row));
-        find(domain, op).or_else(|| self.extra.iter().find_map(exported))
+        self.history(domain, op).map_or(&[], History::versions)
     }
 }
 
@@ -164,29 +162,50 @@ impl Table {
         &self.names[usize::from(self.name_at[index])..end]
     }
 
-    fn find(&self, domain: &str, op: &str) -> Option<usize> {
+    fn find(&self, domain: &str, op: &str) -> Option<History<'_>> {
         let key = |row: &[u16; 4]| (self.name(row[0]), self.name(row[1]));
-        self.ops.binary_search_by(|row| key(row).cmp(&(domain, op))).ok()
-    }
-
-    fn rows(&self, op: usize) -> std::ops::Range<usize> {
-        let [_, _, first, count] = self.ops[op];
-        usize::from(first)..usize::from(first) + usize::from(count)
-    }
-
-    fn versions(&self, op: usize) -> &[u16] {
-        &self.since[self.rows(op)]
-    }
-
-    fn at_opset(&self, op: usize, opset: u32) -> Option<Schema<'_>> {
-        let older = self.versions(op).partition_point(|since| u32::from(*since) <= opset);
-        let row = self.rows(op).start + older.checked_sub(1)?;
-        Some(Schema { table: self, op, row })
+        let op = self.ops.binary_search_by(|row| key(row).cmp(&(domain, op))).ok()?;
+        Some(History { table: self, op })
     }
 
     fn all(&self) -> impl Iterator<Item = Schema<'_>> {
-        let of = move |op| self.rows(op).map(move |row| Schema { table: self, op, row });
-        (0..self.ops.len()).flat_map(of)
+        (0..self.ops.len()).flat_map(|op| History { table: self, op }.iter())
+    }
+}
+
+/// All versions of one operator. A small handle.
+#[derive(Clone, Copy, Debug)]
+pub struct History<'a> {
+    table: &'a Table,
+    op: usize,
+}
+
+impl<'a> History<'a> {
+    fn rows(self) -> std::ops::Range<usize> {
+        let [_, _, first, count] = self.table.ops[self.op];
+        usize::from(first)..usize::from(first) + usize::from(count)
+    }
+
+    /// The since-versions, rising.
+    pub fn versions(self) -> &'a [u16] {
+        &self.table.since[self.rows()]
+    }
+
+    /// One version, counted from the oldest.
+    pub fn get(self, index: usize) -> Option<Schema<'a>> {
+        let row = self.rows().nth(index)?;
+        Some(Schema { table: self.table, op: self.op, row })
+    }
+
+    /// The versions, oldest first.
+    pub fn iter(self) -> impl Iterator<Item = Schema<'a>> {
+        self.rows().map(move |row| Schema { table: self.table, op: self.op, row })
+    }
+
+    /// The newest version that is not newer than an opset.
+    pub fn at_opset(self, opset: u32) -> Option<Schema<'a>> {
+        let older = self.versions().partition_point(|since| u32::from(*since) <= opset);
+        self.get(older.checked_sub(1)?)
     }
 }
 
@@ -231,26 +250,46 @@ impl<'a> Schema<'a> {
 
     /// The inputs in order; only the last can be variadic.
     pub fn inputs(self) -> impl ExactSizeIterator<Item = Param<'a>> + Clone {
-        let at = HEAD + self.count(1) * CONSTRAINT;
+        let at = self.inputs_at();
         (0..self.count(2)).map(move |i| self.param(at + i * ITEM))
     }
 
     /// The outputs in order; only the last can be variadic.
     pub fn outputs(self) -> impl ExactSizeIterator<Item = Param<'a>> + Clone {
-        let at = HEAD + self.count(1) * CONSTRAINT + self.count(2) * ITEM;
+        let at = self.outputs_at();
         (0..self.count(3)).map(move |i| self.param(at + i * ITEM))
     }
 
     /// The attributes by name.
     pub fn attributes(self) -> impl ExactSizeIterator<Item = Attr<'a>> + Clone {
-        let params = self.count(2) + self.count(3);
-        let at = HEAD + self.count(1) * CONSTRAINT + params * ITEM;
+        let at = self.attributes_at();
         (0..self.count(4)).map(move |i| self.attr(at + i * ITEM))
     }
 
     /// One attribute.
     pub fn attribute(self, name: &str) -> Option<Attr<'a>> {
-        self.attributes().find(|a| a.name == name)
+        self.attribute_at(name).map(|at| self.attr(at))
+    }
+
+    /// The kind of one attribute, without its default.
+    pub(crate) fn attribute_kind(self, name: &str) -> Option<AttrKind> {
+        self.attribute_at(name).map(|at| self.kind(at))
+    }
+
+    /// The names of the attributes that a node must have.
+    pub(crate) fn required(self) -> impl Iterator<Item = &'a str> {
+        let at = self.attributes_at();
+        let places = (0..self.count(4)).map(move |i| at + i * ITEM);
+        places.filter(move |at| self.word(at + 1) & 0x100 != 0).map(move |at| self.table.name(self.word(at)))
+    }
+
+    fn attribute_at(self, name: &str) -> Option<usize> {
+        let at = self.attributes_at();
+        (0..self.count(4)).map(|i| at + i * ITEM).find(|at| self.table.name(self.word(*at)) == name)
+    }
+
+    fn kind(self, at: usize) -> AttrKind {
+        AttrKind::from_number(self.word(at + 1).to_le_bytes()[0]).unwrap_or(AttrKind::Tensor)
     }
 
     /// The type variables by name, each with the types that it may stand for.
@@ -261,22 +300,57 @@ impl<'a> Schema<'a> {
     /// How many inputs a node must and may list. Optional inputs before the last one that is
     /// present are listed with an empty name.
     pub fn input_counts(self) -> std::ops::RangeInclusive<usize> {
-        counts(self.inputs())
+        self.counts(self.inputs_at(), self.count(2))
     }
 
     /// How many outputs a node must and may list.
     pub fn output_counts(self) -> std::ops::RangeInclusive<usize> {
-        counts(self.outputs())
+        self.counts(self.outputs_at(), self.count(3))
     }
 
     /// What input `index` of a node is; the last one stands for all of a variadic rest.
     pub fn input(self, index: usize) -> Option<Param<'a>> {
-        nth(self.inputs(), index)
+        self.place(self.inputs_at(), self.count(2), index).map(|at| self.param(at))
     }
 
     /// What output `index` of a node is.
     pub fn output(self, index: usize) -> Option<Param<'a>> {
-        nth(self.outputs(), index)
+        self.place(self.outputs_at(), self.count(3), index).map(|at| self.param(at))
+    }
+
+    fn inputs_at(self) -> usize {
+        HEAD + self.count(1) * CONSTRAINT
+    }
+
+    fn outputs_at(self) -> usize {
+        self.inputs_at() + self.count(2) * ITEM
+    }
+
+    fn attributes_at(self) -> usize {
+        self.outputs_at() + self.count(3) * ITEM
+    }
+
+    fn counts(self, at: usize, len: usize) -> std::ops::RangeInclusive<usize> {
+        let (mut min, mut max) = (0, len);
+        for i in 0..len {
+            match self.arity(at + i * ITEM) {
+                Arity::Single => min = i + 1,
+                Arity::Optional => {}
+                Arity::Variadic { min: least, .. } => {
+                    max = usize::MAX;
+                    min = if least == 0 { min } else { i + usize::from(least) };
+                }
+            }
+        }
+        min..=max
+    }
+
+    /// Where the parameter that an index falls to stands.
+    fn place(self, at: usize, len: usize, index: usize) -> Option<usize> {
+        let last = at + len.checked_sub(1)? * ITEM;
+        let rest = matches!(self.arity(last), Arity::Variadic { .. });
+        let place = at + index * ITEM;
+        if place <= last { Some(place) } else { Some(last).filter(|_| rest) }
     }
 
     fn word(self, at: usize) -> u16 {
@@ -301,7 +375,7 @@ impl<'a> Schema<'a> {
     }
 
     fn param(self, at: usize) -> Param<'a> {
-        let (name, ty, option) = (self.word(at), self.word(at + 1), self.word(at + 2));
+        let ty = self.word(at + 1);
         let (variable, types) = match ty.checked_sub(0x8000) {
             Some(index) => {
                 let (variable, types) = self.constraint(usize::from(index));
@@ -309,19 +383,22 @@ impl<'a> Schema<'a> {
             }
             None => (None, self.set(ty)),
         };
-        let arity = match option & 3 {
+        Param { name: self.table.name(self.word(at)), variable, types, arity: self.arity(at) }
+    }
+
+    fn arity(self, at: usize) -> Arity {
+        let option = self.word(at + 2);
+        match option & 3 {
             0 => Arity::Single,
             1 => Arity::Optional,
             _ => Arity::Variadic { min: option >> 3, homogeneous: option & 4 != 0 },
-        };
-        Param { name: self.table.name(name), variable, types, arity }
+        }
     }
 
     fn attr(self, at: usize) -> Attr<'a> {
-        let (name, bits, index) = (self.word(at), self.word(at + 1), self.word(at + 2));
-        let kind = AttrKind::from_number(bits.to_le_bytes()[0]).unwrap_or(AttrKind::Tensor);
+        let (bits, index, kind) = (self.word(at + 1), self.word(at + 2), self.kind(at));
         let default = (bits & 0x200 != 0).then(|| self.default_value(kind, index)).flatten();
-        Attr { name: self.table.name(name), kind, required: bits & 0x100 != 0, default }
+        Attr { name: self.table.name(self.word(at)), kind, required: bits & 0x100 != 0, default }
     }
 
     fn default_value(self, kind: AttrKind, index: u16) -> Option<AttrValue> {
@@ -349,27 +426,6 @@ impl std::fmt::Debug for Schema<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&text::line(*self))
     }
-}
-
-fn counts<'a>(params: impl ExactSizeIterator<Item = Param<'a>>) -> std::ops::RangeInclusive<usize> {
-    let mut min = 0;
-    let mut max = params.len();
-    for (i, param) in params.enumerate() {
-        match param.arity {
-            Arity::Single => min = i + 1,
-            Arity::Optional => {}
-            Arity::Variadic { min: least, .. } => {
-                max = usize::MAX;
-                min = if least == 0 { min } else { i + usize::from(least) };
-            }
-        }
-    }
-    min..=max
-}
-
-fn nth<'a>(mut params: impl ExactSizeIterator<Item = Param<'a>> + Clone, index: usize) -> Option<Param<'a>> {
-    let variadic = |p: &Param<'_>| matches!(p.arity, Arity::Variadic { .. });
-    params.clone().nth(index).or_else(|| params.by_ref().last().filter(variadic))
 }
 
 /// An input or output as an operator declares it.

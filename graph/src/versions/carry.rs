@@ -25,15 +25,14 @@ fn counts(node: View<'_>, to: Schema<'_>) -> bool {
 }
 
 fn attributes(node: View<'_>, from: Schema<'_>, to: Schema<'_>, drop: &[(&'static str, Drop)]) -> bool {
-    let carried = node.attrs.iter().all(|held| match (from.attribute(&held.name), to.attribute(&held.name)) {
-        // An attribute that a step nearer to the node has left out already.
-        (None, _) => true,
-        (Some(_), Some(known)) => known.kind.takes(&held.value),
-        (Some(known), None) => {
-            droppable(&held.name, &held.value, drop).unwrap_or_else(|| known.default.as_ref() == Some(&held.value))
-        }
+    let carried = node.attrs.iter().all(|held| match to.attribute_kind(&held.name) {
+        Some(kind) => kind.takes(&held.value),
+        // A step nearer to the node has left out what not even `from` knows.
+        None if from.attribute_kind(&held.name).is_none() => true,
+        None => droppable(&held.name, &held.value, drop)
+            .unwrap_or_else(|| from.attribute(&held.name).and_then(|a| a.default).as_ref() == Some(&held.value)),
     });
-    carried && to.attributes().all(|a| !a.required || node.attr(a.name).is_some())
+    carried && to.required().all(|name| node.attr(name).is_some())
 }
 
 /// Whether the step has an attribute left out; none when it says nothing of that attribute.

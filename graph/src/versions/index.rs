@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
     row("OneHot", &[same(11).only(no_negative_axis), same(28)]),
     row("Range", &[same(27)]),
     // ScatterElements is the same operator under the name that ONNX gave it when it deprecated this one.
-    row("Scatter", &[becomes(11, "ScatterElements", 11, |_| Ok(()))]),
+    row("Scatter", &[becomes(11, "ScatterElements")]),
     row("ScatterElements", SCATTER),
     row("ScatterND", SCATTER),
     row("Slice", &[adapter(10, bounds_to_inputs), same(11).only(no_negative_slice_axes), same(13)]),

@@ -56,7 +56,7 @@ use std::sync::LazyLock;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{AttrValue, DType, Holds, ValueId};
-use crate::schema::{self, Schema, View};
+use crate::schema::{self, History, Schema, View};
 
 /// A node on its way to the newest version, in the hands of the walk.
 ///
@@ -111,62 +111,52 @@ pub struct Form {
 pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Result<Form> {
     let domain = schema::canonical_domain(domain);
     let mut form = Form { op: None, since, changed: false };
-    loop {
-        let name = form.op.unwrap_or(op);
-        let Some(step) = next(domain, name, form.since) else { return Ok(form) };
-        let Some((from, to)) = step.schemas(domain, name, form.since) else { return Ok(form) };
-        if matches!(step.verdict, Verdict::Kept) {
-            return Ok(form);
-        }
-        if step.passes(cx.view(), from, to, Way::Up) {
+    let mut name = op;
+    // One turn per operator that the node is: an adapter may make another of it.
+    while let Some((history, steps, mut at)) = place(domain, name, form.since) {
+        let before = form.op;
+        while let (Some(step), Some(from), Some(to)) = (steps.get(at), history.get(at), history.get(at + 1)) {
+            if matches!(step.verdict, Verdict::Kept) {
+                break;
+            }
+            if !step.passes(cx.view(), from, to, Way::Up) {
+                let place = |e: Error| e.within(format!("{name} from version {} to {}", from.since(), to.since()));
+                form.op = step.apply(cx, from, to).map_err(place)?.or(form.op);
+                form.changed = true;
+            }
+            (form.since, at) = (to.since(), at + 1);
+            if form.op != before {
+                break;
+            }
             drop_unknown(cx, to);
-            form.since = to.since();
-            continue;
         }
-        let within = |e: Error| e.within(format!("{name} from version {} to {}", from.since(), to.since()));
-        match step.verdict {
-            Verdict::Adapter(run) => {
-                run(cx).map_err(within)?;
-                form.since = to.since();
-            }
-            Verdict::Becomes(other, since, run) => {
-                run(cx).map_err(within)?;
-                (form.op, form.since) = (Some(other), since);
-            }
-            Verdict::Same | Verdict::Kept => return Err(within(leftover(cx.view(), from, to))),
-        }
-        form.changed = true;
-        if let Some(now) = schema::exact(domain, form.op.unwrap_or(op), form.since) {
-            drop_unknown(cx, now);
-        }
+        let Some(new) = form.op.filter(|_| form.op != before) else { break };
+        name = new;
     }
+    Ok(form)
 }
 
 /// The opset versions in which a node, as it stands in the form of `since`, means the same. Empty
 /// knowledge is taken with care: where a step asks for a fact that is not known, the interval ends.
 /// Operators without a schema hold everywhere.
 pub fn holds(node: View<'_>, domain: &str, op: &str, since: u32) -> Holds {
-    let domain = schema::canonical_domain(domain);
-    let versions = schema::versions(domain, op);
-    let Some(own) = versions.iter().position(|v| u32::from(*v) == since) else { return Holds::ALWAYS };
-    let pass = |at: usize, way| {
-        let since = u32::from(versions[at]);
-        let step = next(domain, op, since);
-        step.is_some_and(|s| {
-            s.schemas(domain, op, since).is_some_and(|(lo, hi)| match way {
-                Way::Up => s.passes(node, lo, hi, way),
-                Way::Down => s.passes(node, hi, lo, way),
-            })
-        })
+    let Some((history, steps, own)) = place(schema::canonical_domain(domain), op, since) else { return Holds::ALWAYS };
+    let passes = |at: usize, way: Way| {
+        let (Some(step), Some(old), Some(new)) = (steps.get(at), history.get(at), history.get(at + 1)) else {
+            return false;
+        };
+        let (from, to) = if way == Way::Up { (old, new) } else { (new, old) };
+        step.passes(node, from, to, way)
     };
     let mut first = own;
-    while first > 0 && pass(first - 1, Way::Down) {
+    while first > 0 && passes(first - 1, Way::Down) {
         first -= 1;
     }
     let mut last = own;
-    while last + 1 < versions.len() && pass(last, Way::Up) {
+    while passes(last, Way::Up) {
         last += 1;
     }
+    let versions = history.versions();
     let to = versions.get(last + 1).map_or(u32::MAX, |v| u32::from(*v) - 1);
     Holds { from: versions[first].into(), to }
 }
@@ -174,7 +164,8 @@ pub fn holds(node: View<'_>, domain: &str, op: &str, since: u32) -> Holds {
 /// The word for a step's verdict, for reports: `same`, `adapter` or `kept`. None when there is no
 /// such step.
 pub fn verdict(domain: &str, op: &str, since: u32) -> Option<&'static str> {
-    Some(match next(schema::canonical_domain(domain), op, since)?.verdict {
+    let (_, steps, at) = place(schema::canonical_domain(domain), op, since)?;
+    Some(match steps.get(at)?.verdict {
         Verdict::Same => "same",
         Verdict::Adapter(_) | Verdict::Becomes(..) => "adapter",
         Verdict::Kept => "kept",
@@ -182,9 +173,11 @@ pub fn verdict(domain: &str, op: &str, since: u32) -> Option<&'static str> {
 }
 
 fn drop_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
-    let gone = |name: &str| schema.attribute(name).is_none();
-    let names: Vec<_> = cx.view().attrs.iter().map(|a| a.name.clone()).filter(|n| gone(n)).collect();
-    for name in names {
+    let gone = |cx: &dyn Upgrade| {
+        let mut attrs = cx.view().attrs.iter();
+        attrs.find(|a| schema.attribute_kind(&a.name).is_none()).map(|a| a.name.clone())
+    };
+    while let Some(name) = gone(cx) {
         cx.remove_attr(&name);
     }
 }
@@ -212,8 +205,8 @@ type Run = fn(&mut dyn Upgrade) -> Result<()>;
 enum Verdict {
     Same,
     Adapter(Run),
-    /// The node becomes this operator in the form of this version.
-    Becomes(&'static str, u32, Run),
+    /// The node becomes this operator, in the form of the same version.
+    Becomes(&'static str),
     Kept,
 }
 
@@ -255,8 +248,8 @@ const fn adapter(to: u16, run: Run) -> Step {
     Step { verdict: Verdict::Adapter(run), ..same(to) }
 }
 
-const fn becomes(to: u16, op: &'static str, since: u32, run: Run) -> Step {
-    Step { verdict: Verdict::Becomes(op, since, run), only: |_, _| false, ..same(to) }
+const fn becomes(to: u16, op: &'static str) -> Step {
+    Step { verdict: Verdict::Becomes(op), only: |_, _| false, ..same(to) }
 }
 
 impl Step {
@@ -275,8 +268,13 @@ impl Step {
         Step { narrows: true, ..self }
     }
 
-    fn schemas(&self, domain: &str, op: &str, since: u32) -> Option<(Schema<'static>, Schema<'static>)> {
-        Some((schema::exact(domain, op, since)?, schema::exact(domain, op, self.to.into())?))
+    /// Rewrites a node that the step changes; the operator that it becomes, when that is another.
+    fn apply(&self, cx: &mut dyn Upgrade, from: Schema<'_>, to: Schema<'_>) -> Result<Option<&'static str>> {
+        match self.verdict {
+            Verdict::Adapter(run) => run(cx).map(|()| None),
+            Verdict::Becomes(op) => Ok(Some(op)),
+            Verdict::Same | Verdict::Kept => Err(leftover(cx.view(), from, to)),
+        }
     }
 
     /// Whether a node of the form `from` means the same when it is read in the form `to`.
@@ -331,10 +329,12 @@ const FAMILIES: &[&[Row]] = &[
 static INDEX: LazyLock<hashbrown::HashMap<(&str, &str), &Row>> =
     LazyLock::new(|| FAMILIES.iter().copied().flatten().map(|row| ((row.domain, row.op), row)).collect());
 
-/// The step that leads away from a version.
-fn next(domain: &str, op: &str, since: u32) -> Option<&'static Step> {
-    let row: &'static Row = INDEX.get(&(domain, op))?;
-    row.steps.iter().find(|step| u32::from(step.to) > since)
+/// The versions of an operator, the steps between them (step `i` leads from version `i` to the next), and which of the
+/// versions a node stands in.
+fn place(domain: &str, op: &str, since: u32) -> Option<(History<'static>, &'static [Step], usize)> {
+    let history = schema::history(domain, op)?;
+    let at = history.versions().iter().position(|v| u32::from(*v) == since)?;
+    Some((history, INDEX.get(&(domain, op)).map_or(&[], |row| row.steps), at))
 }
 
 #[cfg(test)]

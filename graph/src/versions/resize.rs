@@ -8,7 +8,7 @@ use crate::schema::View;
 
 pub(super) const ROWS: &[Row] = &[
     row("Resize", &[adapter(11, asymmetric), adapter(13, one_size).only(plain), same(18), same(19).only(no_symmetric)]),
-    row("Upsample", &[adapter(7, scales), adapter(9, scales_to_input), becomes(10, "Resize", 10, |_| Ok(()))]),
+    row("Upsample", &[adapter(7, scales), adapter(9, scales_to_input), becomes(10, "Resize")]),
 ];
 
 const COORDINATES: &str = "coordinate_transformation_mode";

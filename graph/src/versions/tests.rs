@@ -8,15 +8,15 @@ fn every_step_has_a_verdict() {
     let mut missing = Vec::new();
     let mut steps = 0;
     for schema in schema::all() {
-        let versions = schema::versions(schema.domain(), schema.name());
-        let Some(next_version) = versions.iter().find(|v| u32::from(**v) > schema.since()) else { continue };
-        steps += 1;
-        let step = next(schema.domain(), schema.name(), schema.since());
-        if step.map(|s| s.to) != Some(*next_version) {
-            missing.push(format!("{}-{} to {next_version}", schema.name(), schema.since()));
+        let history = schema::history(schema.domain(), schema.name()).unwrap();
+        if history.versions().last().is_some_and(|v| u32::from(*v) > schema.since()) {
+            steps += 1;
+            if verdict(schema.domain(), schema.name(), schema.since()).is_none() {
+                missing.push(format!("{}-{}", schema.name(), schema.since()));
+            }
         }
     }
-    assert!(missing.is_empty(), "no verdict on {}", missing.join(", "));
+    assert!(missing.is_empty(), "no verdict on what follows {}", missing.join(", "));
     assert_eq!(steps, 432);
 }
 
@@ -51,8 +51,8 @@ fn verdicts_by_count() {
 fn schemas_agree_that_same_is_same() {
     let mut wrong = Vec::new();
     for old in schema::all() {
-        let Some(step) = next(old.domain(), old.name(), old.since()) else { continue };
-        let Some((_, new)) = step.schemas(old.domain(), old.name(), old.since()) else { continue };
+        let (history, steps, at) = place(old.domain(), old.name(), old.since()).unwrap();
+        let (Some(step), Some(new)) = (steps.get(at), history.get(at + 1)) else { continue };
         if matches!(step.verdict, Verdict::Same | Verdict::Kept) {
             let step_name = format!("{}-{} to {}", old.name(), old.since(), new.since());
             wrong.extend(contradictions(old, new, step).into_iter().map(|what| format!("{step_name}: {what}")));
