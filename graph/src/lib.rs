@@ -5,15 +5,22 @@
 //! The crate knows nothing of execution providers, devices or kernels.
 
 mod build;
+pub mod edit;
 pub mod error;
+mod infer;
 pub mod ir;
 mod load;
 pub mod ops;
+mod order;
+pub mod project;
 pub mod proto;
 pub mod schema;
+#[cfg(test)]
+mod testing;
 pub mod verify;
 pub mod versions;
 mod walk;
+pub mod write;
 
 pub use error::{Code, Error, Result, Warning};
 pub use ir::Graph;

@@ -55,7 +55,7 @@ fn load_map(map: Arc<Map>, folder: Option<&Path>, options: &LoadOptions) -> Resu
     let built = build::build(map.clone(), folder, options)?;
     // Parsing touched pages around every header; nothing needs them until weights are packed.
     map.release(0, map.as_slice().len() as u64);
-    let graph = walk::walk(built, options)?;
+    let graph = walk::walk(built)?;
     verify::verify(&graph)?;
     Ok(graph)
 }

@@ -1,9 +1,13 @@
 //! Invariants of a graph, checked after loading and, in debug builds and tests, after each pass.
 //!
-//! 1. Ids point into their tables. 2. A node stands in one body, once, and knows which; what it reads is made before it,
-//! in its own graph or one around it. 3. A value that a node makes names that node as its producer; nobody else makes it.
-//! 4. Bodies name their nodes, and nodes their bodies. 5. Known integers are as many as the elements of their value.
-//! 6. Attributes are sorted by name. Types and shapes themselves are inference's business.
+//! * Ids point into their tables.
+//! * A node stands in one body, once, and knows which; bodies name their nodes, and nodes their bodies.
+//! * What a node reads is made before it, in its own graph or one around it.
+//! * A value that a node makes names that node as its producer; nobody else makes it.
+//! * Known integers are as many as the elements of their value.
+//! * Attributes are sorted by name.
+//!
+//! Types and shapes themselves are inference's business.
 
 use hashbrown::HashSet;
 

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::sort::{order, place};
 use super::{Builder, domain_name, types};
 use crate::error::{Code, Error, Result};
+use crate::infer::full;
 use crate::ir::{Body, ConstId, GraphId, Holds, Node, NodeId, Type, Value, ValueId};
 use crate::ops;
 use crate::proto::{GraphProto, NodeProto, ValueInfoProto};
@@ -226,12 +227,12 @@ impl Builder {
             let message = format!("its domain {} is not among the opsets that the model imports", domain_name(domain));
             return Err(Error::new(Code::Opset, message));
         };
-        let (versions, found) = match &self.schemas {
-            Some(set) => (set.versions(domain, op), set.lookup(domain, op, opset.into())),
-            None => (schema::versions(domain, op), schema::lookup(domain, op, opset.into())),
+        let (versions, found) = match &self.graph.schemas {
+            Some(set) => (set.versions(domain, op), set.lookup(domain, op, opset)),
+            None => (schema::versions(domain, op), schema::lookup(domain, op, opset)),
         };
         let Some(first) = versions.first() else { return Ok(0) };
-        found.map(|s| s.since().into()).ok_or_else(|| {
+        found.map(|s| s.since()).ok_or_else(|| {
             let message =
                 format!("the operator came with version {first} of {}, but {opset} is imported", domain_name(domain));
             Error::new(Code::Opset, message)
@@ -275,20 +276,9 @@ impl Builder {
 
     /// A copy of a value, as a value of its own.
     pub(super) fn copy(&mut self, graph: GraphId, from: ValueId) -> Result<ValueId> {
-        let node = NodeProto { op_type: ops::IDENTITY.to_owned(), ..NodeProto::default() };
-        let since = schema::versions("", ops::IDENTITY).last().copied().unwrap_or(1);
-        let id = self.placeholder(graph, &node, "", since.into())?;
-        let value = self.value(graph, "copy")?;
-        self.graph.values[value.index()].producer = Some((id, 0));
-        let entry = &mut self.graph.nodes[id.index()];
-        entry.inputs.push(Some(from));
-        entry.outputs.push(Some(value));
+        let id = self.graph.add_node(graph, self.names.get(""), "", ops::IDENTITY)?;
+        self.graph.nodes[id.index()].inputs.push(Some(from));
         self.graph.bodies[graph.index()].nodes.push(id);
-        Ok(value)
+        self.graph.add_output(id)
     }
-}
-
-/// The error of a table that has no ids left.
-pub(crate) fn full(what: &str) -> Error {
-    Error::new(Code::Limit, format!("the model has more than 2^32 {what}"))
 }

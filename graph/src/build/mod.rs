@@ -21,8 +21,7 @@ use crate::error::{Code, Error, Result, Warning};
 use crate::ir::{Graph, Map, ModelInfo, Name, Opset, ValueId};
 use crate::load::LoadOptions;
 use crate::proto::{self, FunctionProto, ModelProto, OperatorSetIdProto, TypeProto};
-use crate::schema::{self, SchemaSet};
-pub(crate) use graph::full;
+use crate::schema;
 use scope::Scopes;
 use tensor::Constants;
 pub(crate) use types::shapeless;
@@ -38,7 +37,7 @@ pub(crate) fn build(map: Arc<Map>, folder: Option<&Path>, options: &LoadOptions)
     let size = map.as_slice().len() as u64;
     let model = proto::decode(&map)?;
     let mut builder = Builder {
-        graph: Graph::default(),
+        graph: Graph { schemas: options.schemas.clone(), ..Graph::default() },
         constants: Constants::new(map, folder, options.mmap),
         declared: Vec::new(),
         names: Names::default(),
@@ -47,7 +46,6 @@ pub(crate) fn build(map: Arc<Map>, folder: Option<&Path>, options: &LoadOptions)
         calls: Vec::new(),
         nodes_left: proto::budget(size) / NODE_COST,
         dims: types::DimNames::new(options),
-        schemas: options.schemas.clone(),
     };
     builder.model(model)?;
     let Builder { mut graph, constants, declared, .. } = builder;
@@ -69,7 +67,6 @@ struct Builder {
     calls: Vec<function::Call>,
     nodes_left: u64,
     dims: types::DimNames,
-    schemas: Option<Arc<SchemaSet>>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -141,7 +138,7 @@ impl Builder {
                 Ok(v) if v >= 1 => v,
                 _ => return fail(format!("{who} imports version {} of {}", import.version, domain_name(domain))),
             };
-            if let Some(newest) = schema::newest(domain).filter(|n| u32::from(*n) < version) {
+            if let Some(newest) = schema::newest(domain).filter(|n| (*n) < version) {
                 return fail(format!(
                     "{who} imports version {version} of {}, but the newest that this build knows is {newest}",
                     domain_name(domain)

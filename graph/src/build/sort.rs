@@ -1,10 +1,9 @@
 //! Order of nodes: files that are not in topological order are sorted, rings are refused.
 
-use std::collections::BTreeSet;
-
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::{Code, Error, Result};
+use crate::order;
 use crate::proto::{GraphProto, NodeProto};
 
 /// Indices of `nodes` so that what makes a value comes before what reads it; among several such
@@ -22,36 +21,16 @@ pub(crate) fn order(nodes: &[NodeProto]) -> Result<Vec<usize>> {
     }
     let needs: Vec<Vec<usize>> =
         nodes.iter().map(|n| reads(n).iter().filter_map(|r| makers.get(r).copied()).collect()).collect();
-    if needs.iter().enumerate().all(|(i, before)| before.iter().all(|b| *b < i)) {
-        return Ok((0..nodes.len()).collect());
+    match order::order(&needs) {
+        Ok(order) => Ok(order.unwrap_or_else(|| (0..nodes.len()).collect())),
+        Err(stuck) => Err(ring(nodes, &needs, &stuck)),
     }
-    sorted(nodes, &needs)
-}
-
-fn sorted(nodes: &[NodeProto], needs: &[Vec<usize>]) -> Result<Vec<usize>> {
-    let mut open: Vec<usize> = needs.iter().map(Vec::len).collect();
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (i, before) in needs.iter().enumerate() {
-        before.iter().for_each(|b| readers[*b].push(i));
-    }
-    let mut ready: BTreeSet<usize> = (0..nodes.len()).filter(|i| open[*i] == 0).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(i) = ready.pop_first() {
-        order.push(i);
-        for &r in &readers[i] {
-            open[r] -= 1;
-            if open[r] == 0 {
-                ready.insert(r);
-            }
-        }
-    }
-    if order.len() == nodes.len() { Ok(order) } else { Err(ring(nodes, needs, &open)) }
 }
 
 /// Follows what is missing backwards until a node comes up again: that node is in a ring.
-fn ring(nodes: &[NodeProto], needs: &[Vec<usize>], open: &[usize]) -> Error {
-    let waits = |i: usize| needs[i].iter().copied().find(|b| open[*b] > 0);
-    let mut at = open.iter().position(|o| *o > 0).unwrap_or(0);
+fn ring(nodes: &[NodeProto], needs: &[Vec<usize>], stuck: &[usize]) -> Error {
+    let waits = |i: usize| needs[i].iter().copied().find(|b| stuck.binary_search(b).is_ok());
+    let mut at = stuck.first().copied().unwrap_or(0);
     let mut seen = HashSet::new();
     while seen.insert(at) {
         at = waits(at).unwrap_or(at);

@@ -122,7 +122,7 @@ impl Constants {
         };
         let width = u64::from(dtype.bits()) / 8 / per;
         let found = list.len() as u64 / width;
-        if elements.checked_mul(per) != Some(found) || list.len() as u64 % width != 0 {
+        if elements.checked_mul(per) != Some(found) || !(list.len() as u64).is_multiple_of(width) {
             return Err(wrong_count(elements.saturating_mul(per), name, found));
         }
         Ok(self.keep(list))

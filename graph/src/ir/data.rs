@@ -120,6 +120,22 @@ impl Data {
         }
     }
 
+    /// The bytes as a counted slice, which keeps their owner alive.
+    pub fn to_bytes(&self) -> Bytes {
+        match self {
+            Data::Small(b) | Data::Heap(b) => Bytes::from_owner(Shared(b.clone())),
+            Data::Mapped { map, at, len } => {
+                let all = Bytes::from_owner(Shared(map.clone()));
+                let end = at.saturating_add(*len);
+                match (usize::try_from(*at), usize::try_from(end)) {
+                    (Ok(from), Ok(to)) if to <= all.len() => all.slice(from..to),
+                    _ => Bytes::new(),
+                }
+            }
+            Data::Strings(_) => Bytes::new(),
+        }
+    }
+
     /// Copies bytes to aligned memory, as `Small` or `Heap` by their length.
     pub fn copied(bytes: &[u8]) -> Data {
         let buf = Arc::new(AlignedBuf::copy_of(bytes));
@@ -135,6 +151,20 @@ impl fmt::Debug for Data {
             Data::Mapped { map, at, len } => write!(f, "Mapped({} B at {at} of {})", len, map.name()),
             Data::Strings(s) => write!(f, "Strings({})", s.len()),
         }
+    }
+}
+
+struct Shared<T>(Arc<T>);
+
+impl<T: AsRef<[u8]>> AsRef<[u8]> for Shared<T> {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
     }
 }
 

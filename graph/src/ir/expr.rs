@@ -187,7 +187,7 @@ impl ExprTable {
     /// `a + b`
     pub fn add(&mut self, a: ExprId, b: ExprId) -> ExprId {
         match self.linear(a).and_then(|l| self.linear(b)?.plus(l, 1)) {
-            Some(sum) => self.from_linear(sum),
+            Some(sum) => self.make_sum(sum),
             None => self.commutative(ExprOp::Add, a, b),
         }
     }
@@ -195,7 +195,7 @@ impl ExprTable {
     /// `a - b`
     pub fn sub(&mut self, a: ExprId, b: ExprId) -> ExprId {
         match self.linear(b).and_then(|l| self.linear(a)?.plus(l, -1)) {
-            Some(sum) => self.from_linear(sum),
+            Some(sum) => self.make_sum(sum),
             None => self.binary(ExprOp::Sub, a, b),
         }
     }
@@ -409,7 +409,7 @@ impl ExprTable {
         id
     }
 
-    pub(crate) fn from_linear(&mut self, sum: Linear) -> ExprId {
+    pub(crate) fn make_sum(&mut self, sum: Linear) -> ExprId {
         let bounds = self.linear_bounds(&sum);
         let mut plus: Option<ExprId> = None;
         let mut minus: Option<ExprId> = None;

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::{Attr, AttrValue, ConstId, Constant, ExprId, ExprTable, GraphId, Name, NodeId, OriginId, Type, ValueId};
 use crate::error::Warning;
 use crate::ops::OpDef;
+use crate::schema::SchemaSet;
 
 /// An operator set: a domain (`""` is the standard one) and its version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +55,9 @@ pub struct Graph {
     pub(crate) exprs: ExprTable,
     pub(crate) assumptions: Vec<Assumption>,
     pub(crate) warnings: Vec<Warning>,
+    /// What the file states of outputs of the model whose shape inference does not find.
+    pub(crate) stated_outputs: Vec<Option<Type>>,
+    pub(crate) schemas: Option<Arc<SchemaSet>>,
 }
 
 /// A node in its newest form.
@@ -312,6 +316,12 @@ impl Graph {
     /// What the model says wrongly, with no effect on results.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// Type of an output of the model as the file states it, where inference does not even find its rank. For display
+    /// and for writing only: nothing relies on it.
+    pub fn stated_output(&self, i: usize) -> Option<&Type> {
+        self.stated_outputs.get(i)?.as_ref()
     }
 
     /// Number of entries in the table of nodes, removed ones included.

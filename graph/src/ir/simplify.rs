@@ -101,7 +101,7 @@ impl ExprTable {
             if let Some(c) = c
                 && let Some(sum) = self.linear(other).and_then(|l| Linear::default().plus(l, c))
             {
-                return self.from_linear(sum);
+                return self.make_sum(sum);
             }
         }
         let both = self.factors(a).and_then(|p| {
@@ -112,7 +112,7 @@ impl ExprTable {
             (q.factors.len() <= MAX_TERMS).then_some(q)
         });
         match both {
-            Some(p) => self.from_product(&p),
+            Some(p) => self.make_product(&p),
             None => self.commutative(ExprOp::Mul, a, b),
         }
     }
@@ -136,7 +136,7 @@ impl ExprTable {
         Some(product)
     }
 
-    fn from_product(&mut self, p: &Product) -> ExprId {
+    fn make_product(&mut self, p: &Product) -> ExprId {
         let Some((&first, rest)) = p.factors.split_first() else {
             return self.constant(p.coef);
         };
@@ -169,8 +169,8 @@ impl ExprTable {
             sum.terms.iter().copied().partition(|t| t.1 % c == 0);
         let whole = whole.into_iter().map(|(atom, coef)| (atom, coef / c)).collect();
         let (q, r) = (sum.constant.div_euclid(c), sum.constant.rem_euclid(c));
-        let whole = self.from_linear(Linear { terms: whole, constant: q });
-        let rest = self.from_linear(Linear { terms: rest, constant: r });
+        let whole = self.make_sum(Linear { terms: whole, constant: q });
+        let rest = self.make_sum(Linear { terms: rest, constant: r });
         let rest = match self.bounds(rest) {
             (lo, hi) if op == ExprOp::Div && lo >= 0 && hi < c => self.constant(0),
             _ => self.binary(op, rest, b),
@@ -197,7 +197,7 @@ impl ExprTable {
                 return None;
             }
             left.coef /= by.coef;
-            let term = self.from_product(&left);
+            let term = self.make_product(&left);
             total = self.add(total, term);
         }
         Some(total)
@@ -214,7 +214,7 @@ impl ExprTable {
             return self.binary(ExprOp::Mod, a, b);
         };
         let rest = sum.terms.iter().copied().filter(|t| t.1 % c != 0).collect();
-        let rest = self.from_linear(Linear { terms: rest, constant: sum.constant.rem_euclid(c) });
+        let rest = self.make_sum(Linear { terms: rest, constant: sum.constant.rem_euclid(c) });
         match self.bounds(rest) {
             (lo, hi) if lo >= 0 && hi < c => rest,
             _ => self.binary(ExprOp::Mod, rest, b),

@@ -5,6 +5,7 @@
 //! counts, attribute kinds and type lists checked against the schema before they run. How
 //! operators are computed is not known here.
 
+pub mod body;
 mod infer;
 mod known;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use std::sync::LazyLock;
 
 use hashbrown::HashMap;
 
+pub use body::{BodyCx, BodyFn};
 pub use infer::InferCx;
 pub(crate) use infer::run as infer_node;
 
@@ -92,6 +94,8 @@ pub struct OpDef {
     pub fold: Fold,
     /// How its bodies relate to its inputs and outputs, for operators that have some.
     pub control: Option<Control>,
+    /// Its standard definition by other operators, for composite ones.
+    pub body: Option<BodyFn>,
 }
 
 /// Operator whose attribute holds the value of its output; loading makes it a constant.
@@ -134,7 +138,7 @@ pub enum Fold {
 impl OpDef {
     /// A standard operator that folds.
     pub const fn new(name: &'static str, infer: InferFn) -> OpDef {
-        OpDef { domain: "", name, infer, fold: Fold::Small, control: None }
+        OpDef { domain: "", name, infer, fold: Fold::Small, control: None, body: None }
     }
 
     /// The same in another domain.
@@ -145,6 +149,11 @@ impl OpDef {
     /// An operator with bodies.
     pub const fn control(name: &'static str, control: Control) -> OpDef {
         OpDef { control: Some(control), ..OpDef::new(name, |_| Ok(())).fold(Fold::Never) }
+    }
+
+    /// The same with a standard body.
+    pub const fn body(self, body: BodyFn) -> OpDef {
+        OpDef { body: Some(body), ..self }
     }
 
     /// The same with another folding rule.

@@ -393,8 +393,8 @@ impl Scan {
                 let count = block.iter().filter(|b| **b < 0x80).count() as u64;
                 self.take(count.saturating_mul(*cost), at)
             }
-            Some(Fixed32s(_)) if len % 4 != 0 => Err(bad(at, "the list ends inside a number")),
-            Some(Fixed64s(_)) if len % 8 != 0 => Err(bad(at, "the list ends inside a number")),
+            Some(Fixed32s(_)) if !len.is_multiple_of(4) => Err(bad(at, "the list ends inside a number")),
+            Some(Fixed64s(_)) if !len.is_multiple_of(8) => Err(bad(at, "the list ends inside a number")),
             // A slice of the file, or as many numbers.
             Some(Fixed32s(_) | Fixed64s(_)) => self.take(64, at),
             Some(Varint | Fixed32) => Err(bad(at, "a block stands where a number belongs")),

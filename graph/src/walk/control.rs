@@ -19,7 +19,7 @@ const PRECISE_LOOPS: u32 = 3;
 /// After so many rounds carried types that still change lose their dims, one round later all do.
 const PATIENCE: u32 = 2;
 
-impl Walk<'_> {
+impl Walk {
     pub(super) fn control(&mut self, id: NodeId, control: Control) -> Result<()> {
         match control {
             Control::If => self.branches(id),

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::ir::{Dims, MAX_DIM, Symbol, SymbolKind, TensorType, Type, ValueId};
 use crate::proto::{DimValue, TypeProto, type_proto};
 
-impl Walk<'_> {
+impl Walk {
     /// The declared type of a value. Sizes count, names of dims do not: they are free.
     pub(super) fn declared_type(&mut self, value: ValueId) -> Result<Option<Type>> {
         let Some(proto) = self.declared.get(&value) else { return Ok(None) };
@@ -26,6 +26,16 @@ impl Walk<'_> {
             stated.map(dim).collect::<Dims>()
         });
         Ok(Some(Type::Tensor(TensorType { dtype: t.dtype, dims })))
+    }
+
+    /// Keeps what the file states of outputs whose rank was not found.
+    pub(super) fn keep_stated(&mut self) -> Result<()> {
+        for v in self.graph.main().outputs.clone() {
+            let ranked = matches!(&self.graph.value(v).ty, Some(Type::Tensor(t)) if t.dims.is_some());
+            let stated = if ranked { None } else { self.declared_type(v)? };
+            self.graph.stated_outputs.push(stated);
+        }
+        Ok(())
     }
 
     /// Warns of every declared type that cannot hold.

@@ -13,34 +13,26 @@ use hashbrown::HashMap;
 
 use crate::build::Built;
 use crate::error::{Code, Result, Warning};
-use crate::ir::{ConstId, Constant, DType, Data, Graph, GraphId, NodeId, Sizes, Type, Value, ValueId};
-use crate::load::LoadOptions;
+use crate::ir::{DType, Data, Graph, GraphId, Sizes, ValueId};
 use crate::proto::TypeProto;
-use crate::schema::{self, Schema, SchemaSet};
 
 /// Upgrades and infers a built graph.
-pub(crate) fn walk(built: Built, options: &LoadOptions) -> Result<Graph> {
-    let mut walk = Walk {
-        graph: built.graph,
-        declared: HashMap::new(),
-        schemas: options.schemas.as_deref(),
-        made: HashMap::new(),
-        loops: 0,
-        lenient: 0,
-    };
+pub(crate) fn walk(built: Built) -> Result<Graph> {
+    let mut walk = Walk::over(built.graph);
     for (value, ty) in built.declared {
         // A graph output is declared after the value itself; the first says enough.
         walk.declared.entry(value).or_insert(ty);
     }
     walk.body(GraphId::MAIN)?;
+    walk.keep_stated()?;
     walk.compare_declared();
     Ok(walk.graph)
 }
 
-struct Walk<'a> {
-    graph: Graph,
+/// A walk over a graph.
+pub(crate) struct Walk {
+    pub(crate) graph: Graph,
     declared: HashMap<ValueId, TypeProto>,
-    schemas: Option<&'a SchemaSet>,
     /// Constants made by upgrades, so that equal ones are one value per graph.
     made: HashMap<(GraphId, DType, Sizes, Vec<u8>), ValueId>,
     /// Loops and Scans around the place at hand.
@@ -49,7 +41,11 @@ struct Walk<'a> {
     lenient: u32,
 }
 
-impl Walk<'_> {
+impl Walk {
+    pub(crate) fn over(graph: Graph) -> Walk {
+        Walk { graph, declared: HashMap::new(), made: HashMap::new(), loops: 0, lenient: 0 }
+    }
+
     /// Walks the nodes of a graph, whose inputs have their types.
     fn body(&mut self, graph: GraphId) -> Result<()> {
         let nodes = std::mem::take(&mut self.graph.bodies[graph.index()].nodes);
@@ -66,18 +62,6 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn schema(&self, domain: &str, op: &str, since: u32) -> Option<Schema<'_>> {
-        let found = match self.schemas {
-            Some(set) => set.lookup(domain, op, since.into()),
-            None => schema::lookup(domain, op, since.into()),
-        };
-        found.filter(|s| u32::from(s.since()) == since)
-    }
-
-    fn new_value(&mut self, graph: GraphId, producer: Option<(NodeId, u32)>) -> Result<ValueId> {
-        self.graph.add_value(Value { producer, ..Value::new(graph) })
-    }
-
     fn constant(&mut self, graph: GraphId, dtype: DType, dims: &[i64], bytes: &[u8]) -> Result<ValueId> {
         let key = (graph, dtype, Sizes::from_slice(dims), bytes.to_vec());
         if let Some(&value) = self.made.get(&key) {
@@ -92,24 +76,5 @@ impl Walk<'_> {
         let warning = Warning { place: place.into(), message: message.into() };
         tracing::warn!(target: "ortolan_graph", "{warning}");
         self.graph.warnings.push(warning);
-    }
-}
-
-impl Graph {
-    /// Adds a value to the table.
-    pub(crate) fn add_value(&mut self, value: Value) -> Result<ValueId> {
-        let id = ValueId::next(self.values.len()).ok_or_else(|| crate::build::full("values"))?;
-        self.values.push(value);
-        Ok(id)
-    }
-
-    /// Adds a constant and its value.
-    pub(crate) fn add_constant(&mut self, graph: GraphId, dtype: DType, dims: &[i64], data: Data) -> Result<ValueId> {
-        let id = ConstId::next(self.constants.len()).ok_or_else(|| crate::build::full("constants"))?;
-        let constant = Constant { id, dtype, dims: Sizes::from_slice(dims), data };
-        let ty = Type::Tensor(constant.ty(&mut self.exprs));
-        let known = constant.ints(crate::ir::KNOWN_LIMIT).map(|ints| self.exprs.constants(&ints));
-        self.constants.push(constant);
-        self.add_value(Value { ty: Some(ty), constant: Some(id), known, const_expr: true, ..Value::new(graph) })
     }
 }

@@ -1,26 +1,25 @@
 //! One node: check, upgrade, infer, and what follows from it for its outputs.
 
 use crate::error::{Code, Result};
-use crate::ir::{Holds, NodeId, Origin, OriginId, Type};
-use crate::ops::{self, Fold};
+use crate::infer::full;
+use crate::ir::{Holds, NodeId, Origin, OriginId};
+use crate::ops;
 use crate::schema::{View, check};
 use crate::versions;
 
 use super::Walk;
 use super::upgrade::Upgrader;
 
-impl Walk<'_> {
+impl Walk {
     /// A node in the form of the file; it and what it becomes are added to `out`.
-    pub(super) fn file_node(&mut self, id: NodeId, out: &mut Vec<NodeId>) -> Result<()> {
+    pub(crate) fn file_node(&mut self, id: NodeId, out: &mut Vec<NodeId>) -> Result<()> {
         let node = self.graph.node(id);
-        let Some(schema) = self.schema(&node.domain, &node.op, node.since) else {
+        let Some(schema) = self.graph.schema(&node.domain, &node.op, node.since) else {
             out.push(id);
             return self.unknown(id);
         };
         check::check(schema, View::of(&self.graph, node))?;
-        let mut attrs = node.attrs.clone();
-        check::fill_defaults(schema, &mut attrs);
-        self.graph.nodes[id.index()].attrs = attrs;
+        self.graph.fill_defaults(id);
         self.upgrade(id, out)
     }
 
@@ -36,7 +35,7 @@ impl Walk<'_> {
                 // It stays as the file has it, for an EP that runs this version; rules are for the newest only.
                 out.truncate(first);
                 for (&v, at) in file.outputs.iter().zip(0u32..) {
-                    self.set_producer(v, id, at);
+                    self.graph.set_producer(v, id, at);
                 }
                 let place = file.place(&self.graph);
                 self.graph.nodes[id.index()] = crate::ir::Node { def: None, ..file };
@@ -52,7 +51,7 @@ impl Walk<'_> {
             node.op = op.into();
             node.def = ops::find(&node.domain, op);
         }
-        self.fill_defaults(id);
+        self.graph.fill_defaults(id);
         let main = out.len();
         out.push(id);
         out.extend(after.iter().map(|p| p.node));
@@ -67,7 +66,7 @@ impl Walk<'_> {
 
     /// Keeps the form of the file with the nodes that it became.
     fn remember(&mut self, file: crate::ir::Node, became: &[NodeId]) -> Result<()> {
-        let id = OriginId::next(self.graph.origins.len()).ok_or_else(|| crate::build::full("upgraded nodes"))?;
+        let id = OriginId::next(self.graph.origins.len()).ok_or_else(|| full("upgraded nodes"))?;
         let mut origin = Origin {
             op: file.op,
             domain: file.domain,
@@ -88,34 +87,17 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Fills in the defaults of the version in which a node stands.
-    pub(super) fn fill_defaults(&mut self, id: NodeId) {
-        let node = self.graph.node(id);
-        let Some(schema) = self.schema(&node.domain, &node.op, node.since) else { return };
-        let mut attrs = node.attrs.clone();
-        check::fill_defaults(schema, &mut attrs);
-        self.graph.nodes[id.index()].attrs = attrs;
-    }
-
     /// Infers the outputs of a node that stands in its final form.
     pub(super) fn settle(&mut self, id: NodeId) -> Result<()> {
         match self.graph.node(id).def.and_then(|d| d.control) {
             Some(control) => self.control(id, control)?,
             None => {
                 self.bodies_apart(id)?;
-                let made = ops::infer_node(&mut self.graph, id)?;
-                for (o, inferred) in made.into_iter().enumerate() {
-                    let Some(v) = self.graph.node(id).outputs[o] else { continue };
-                    let value = &mut self.graph.values[v.index()];
-                    (value.ty, value.known) = (inferred.ty, inferred.known);
-                }
+                self.graph.infer_outputs(id)?;
             }
         }
         self.fall_back(id)?;
-        self.flag(id);
-        let node = self.graph.node(id);
-        let holds = versions::holds(View::of(&self.graph, node), &node.domain, &node.op, node.since);
-        self.graph.nodes[id.index()].holds = holds;
+        self.graph.conclude(id);
         Ok(())
     }
 
@@ -146,34 +128,12 @@ impl Walk<'_> {
     fn fall_back(&mut self, id: NodeId) -> Result<()> {
         for (o, v) in self.graph.node(id).outputs.clone().into_iter().enumerate() {
             let Some(v) = v.filter(|v| self.graph.value(*v).ty.is_none()) else { continue };
-            let node = self.graph.node(id);
-            let schema = self.schema(&node.domain, &node.op, node.since);
-            let set = schema.and_then(|s| check::output_types(s, View::of(&self.graph, node), o));
-            let only = set.filter(|s| s.len() == 1).and_then(|s| s.iter().next());
-            let dtype = only.and_then(|t| t.dtype()).and_then(crate::ir::DType::from_number);
-            let ty = match dtype {
-                Some(dtype) => Some(Type::unranked(dtype)),
+            let ty = match self.graph.schema_type(id, o) {
+                Some(ty) => Some(ty),
                 None => self.declared_type(v)?,
             };
             self.graph.values[v.index()].ty = ty;
         }
         Ok(())
-    }
-
-    /// Marks what depends on constants only.
-    fn flag(&mut self, id: NodeId) {
-        let node = self.graph.node(id);
-        let pure = node.def.is_some_and(|d| d.fold != Fold::Random && d.control.is_none());
-        let constant = |v: &Option<crate::ir::ValueId>| v.is_none_or(|v| self.graph.value(v).const_expr);
-        let flag = pure && node.inputs.iter().all(constant);
-        for v in node.outputs.clone().into_iter().flatten() {
-            self.graph.values[v.index()].const_expr = flag;
-        }
-    }
-
-    pub(super) fn set_producer(&mut self, value: Option<crate::ir::ValueId>, node: NodeId, at: u32) {
-        if let Some(v) = value {
-            self.graph.values[v.index()].producer = Some((node, at));
-        }
     }
 }

@@ -4,13 +4,13 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Walk;
 use crate::error::Result;
-use crate::ir::{Attr, AttrValue, DType, GraphId, Holds, Node, NodeId, ValueId};
-use crate::ops;
-use crate::schema::{self, View};
+use crate::infer;
+use crate::ir::{Attr, AttrValue, DType, GraphId, Node, NodeId, Value, ValueId};
+use crate::schema::View;
 use crate::versions;
 
-pub(super) struct Upgrader<'w, 'a, 'o> {
-    pub(super) walk: &'w mut Walk<'a>,
+pub(super) struct Upgrader<'w, 'o> {
+    pub(super) walk: &'w mut Walk,
     pub(super) id: NodeId,
     /// The nodes so far; those before this node are added here.
     pub(super) out: &'o mut Vec<NodeId>,
@@ -23,7 +23,7 @@ pub(super) struct Pending {
     output: usize,
 }
 
-impl Upgrader<'_, '_, '_> {
+impl Upgrader<'_, '_> {
     fn node(&mut self) -> &mut Node {
         &mut self.walk.graph.nodes[self.id.index()]
     }
@@ -38,30 +38,16 @@ impl Upgrader<'_, '_, '_> {
         inputs: SmallVec<[Option<ValueId>; 4]>,
         attrs: &[(&'static str, AttrValue)],
     ) -> Result<NodeId> {
-        let id = NodeId::next(self.walk.graph.nodes.len()).ok_or_else(|| crate::build::full("nodes"))?;
-        let mut attrs: Vec<Attr> = attrs.iter().map(|(n, v)| Attr { name: (*n).into(), value: v.clone() }).collect();
-        attrs.sort_by(|a, b| a.name.cmp(&b.name));
         let (name, graph) = (self.node().name.clone(), self.graph());
-        self.walk.graph.nodes.push(Node {
-            op: op.into(),
-            domain: "".into(),
-            name,
-            since: schema::versions("", op).last().copied().unwrap_or(0).into(),
-            holds: Holds::ALWAYS,
-            def: ops::find("", op),
-            graph,
-            inputs,
-            outputs: SmallVec::new(),
-            attrs,
-            origin: None,
-            stands_for: None,
-        });
-        self.walk.fill_defaults(id);
+        let id = self.walk.graph.add_node(graph, name, "", op)?;
+        let node = &mut self.walk.graph.nodes[id.index()];
+        (node.inputs, node.attrs) = (inputs, infer::attrs(attrs));
+        self.walk.graph.fill_defaults(id);
         Ok(id)
     }
 }
 
-impl versions::Upgrade for Upgrader<'_, '_, '_> {
+impl versions::Upgrade for Upgrader<'_, '_> {
     fn view(&self) -> View<'_> {
         View::of(&self.walk.graph, self.walk.graph.node(self.id))
     }
@@ -109,9 +95,7 @@ impl versions::Upgrade for Upgrader<'_, '_, '_> {
         attrs: &[(&'static str, AttrValue)],
     ) -> Result<ValueId> {
         let id = self.new_node(op, inputs.into(), attrs)?;
-        let graph = self.graph();
-        let value = self.walk.new_value(graph, Some((id, 0)))?;
-        self.walk.graph.nodes[id.index()].outputs = smallvec![Some(value)];
+        let value = self.walk.graph.add_output(id)?;
         self.walk.settle(id)?;
         self.out.push(id);
         Ok(value)
@@ -127,13 +111,13 @@ impl versions::Upgrade for Upgrader<'_, '_, '_> {
         let last = self.after.iter().rev().find(|p| p.output == output).map(|p| (p.node, 0));
         let (maker, at) = last.unwrap_or((self.id, output));
         let Some(wanted) = self.walk.graph.node(maker).outputs.get(at).copied().flatten() else { return Ok(()) };
-        let graph = self.graph();
-        let inner = self.walk.new_value(graph, Some((maker, u32::try_from(at).unwrap_or(u32::MAX))))?;
+        let inner = self.walk.graph.add_value(Value::new(self.graph()))?;
         self.walk.graph.nodes[maker.index()].outputs[at] = Some(inner);
+        self.walk.graph.set_producer(Some(inner), maker, u32::try_from(at).unwrap_or(u32::MAX));
         let all = std::iter::once(Some(inner)).chain(inputs.iter().copied()).collect();
         let node = self.new_node(op, all, attrs)?;
         self.walk.graph.nodes[node.index()].outputs = smallvec![Some(wanted)];
-        self.walk.set_producer(Some(wanted), node, 0);
+        self.walk.graph.set_producer(Some(wanted), node, 0);
         self.after.push(Pending { node, output });
         Ok(())
     }

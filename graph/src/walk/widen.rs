@@ -9,7 +9,7 @@ use super::Walk;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Dims, ExprId, ExprOp, GraphId, Symbol, SymbolKind, TensorType, Type, ValueId};
 
-impl Walk<'_> {
+impl Walk {
     /// A dim that only a run can tell.
     pub(super) fn fresh(&mut self, value: ValueId, axis: usize) -> ExprId {
         let at = u32::try_from(axis).unwrap_or(u32::MAX);
