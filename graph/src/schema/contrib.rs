@@ -1,7 +1,8 @@
 //! The operators of ONNX Runtime that real models carry, written by hand in the form of [`super::text`]
 //! after its operator documentation and the schemas that its 1.32.0 wheel registers. A pure list.
 
-use super::{Table, text};
+use super::decode::Table;
+use super::read;
 
 /// The operators, by domain and name. `SimplifiedLayerNormalization` stands in the standard domain, where ONNX Runtime
 /// registers it and its optimiser writes it. Attributes without a default here mean something else when absent, as the
@@ -93,5 +94,5 @@ com.microsoft Trilu 1 - (X:T;k:i64?) (Y:T) {upper:int=1} [T=f32,u8,i8,u16,i16,i3
 
 /// The list as a table.
 pub(super) fn table() -> Table {
-    text::read(TEXT).expect("the constant text is well formed: a test reads it")
+    read::read(TEXT).expect("the constant text is well formed: a test reads it")
 }

@@ -1,6 +1,9 @@
 //! Tests of the schema table: counts, hand-checked look-ups, digests, the text form.
 
+use bytes::Bytes;
+
 use super::*;
+use crate::ir::AttrValue;
 
 #[test]
 fn counts_per_domain() {
@@ -44,7 +47,7 @@ fn the_table_is_what_the_package_says() {
 fn every_schema_reads_back_from_its_text() {
     for schema in all() {
         let line = text::line(schema);
-        let table = text::read(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+        let table = read::read(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
         let read: Vec<_> = table.all().collect();
         assert_eq!(read.len(), 1);
         assert_eq!(text::line(read[0]), line);
@@ -294,7 +297,7 @@ fn digests_are_frozen() {
 
 #[test]
 fn digests_leave_out_names_and_see_meaning() {
-    let digest = |line: &str| text::digest(text::read(line).unwrap().all().next().unwrap());
+    let digest = |line: &str| text::digest(read::read(line).unwrap().all().next().unwrap());
     let base = "x Op 1 - (A:T) (B:T) {a:int=1} [T=f32]";
     assert_eq!(digest(base), digest("x Op 1 function (X:T) (Y:T) {a:int=1} [T=f32]"));
     for other in [
@@ -313,12 +316,12 @@ fn digests_leave_out_names_and_see_meaning() {
 
 #[test]
 fn text_in_any_order_is_one_schema() {
-    let line = |text: &str| text::line(text::read(text).unwrap().all().next().unwrap());
+    let line = |text: &str| text::line(read::read(text).unwrap().all().next().unwrap());
     let canonical = "x Op 1 deprecated,function (A:U;B:f32,i8+3~) (C:T*) {a:floats=0x3f000000,0x3f800000;b:string=%20%25;c:strings=p,%C3%A9} [T=f32,f64;U=seq(map(str,f32))]";
     let loose = "x Op 1 function,deprecated (A:U;B:i8,f32+3~) (C:T*) {c:strings=p,%C3%A9;b:string=%20%25;a:floats=0.5,1} [U=seq(map(str,f32));T=f64,f32]";
     assert_eq!(line(loose), canonical);
     assert_eq!(line(canonical), canonical);
-    let table = text::read(&format!("# a comment\n\n{loose}\nx Op 3 - () (C:f32) {{}} []\n")).unwrap();
+    let table = read::read(&format!("# a comment\n\n{loose}\nx Op 3 - () (C:f32) {{}} []\n")).unwrap();
     assert_eq!(table.all().map(|s| s.since()).collect::<Vec<_>>(), [1, 3]);
 }
 
@@ -328,6 +331,10 @@ fn malformed_text_is_refused_with_its_line() {
         ("x Op 1 - (A:T) (B:T) {}", "line 1: schema text: expected 8 fields"),
         ("\nx Op one - () () {} []", "line 2: schema text: 'one' is no since-version"),
         ("x Op 70000 - () () {} []", "no since-version"),
+        ("x Op 0 - () () {} []", "no since-version"),
+        ("x Op 1 - (A:f32*;B:f32) () {} []", "parameter 'A' takes any number and is not the last"),
+        ("x Op 1 - () () {a:int;a:float} []", "'a' stands twice"),
+        ("x Op 1 - () () {} [T=f32;T=f64]", "'T' stands twice"),
         ("x Op 1 fast () () {} []", "'fast' is no flag"),
         ("x Op 1 - A:f32 () {} []", "expected a list in ()"),
         ("x Op 1 - (A) () {} []", "'A' is no parameter"),
@@ -346,7 +353,7 @@ fn malformed_text_is_refused_with_its_line() {
         ("x Op 1 - () () {} []\nx Op 1 - () () {} []", "two schemas of Op in version 1"),
         (" Op 1 - () () {} []", "expected 8 fields"),
     ] {
-        let error = text::read(text).expect_err(text).to_string();
+        let error = read::read(text).expect_err(text).to_string();
         assert!(error.contains(part), "{text}: {error}");
     }
 }
@@ -354,7 +361,7 @@ fn malformed_text_is_refused_with_its_line() {
 #[test]
 fn a_table_has_limits() {
     let many: String = (0..40_000).map(|i| format!("x Op{i} 1 - () () {{}} []\n")).collect();
-    assert!(text::read(&many).unwrap_err().to_string().contains("too large for one table"));
+    assert!(read::read(&many).unwrap_err().to_string().contains("too large for one table"));
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Resu
     // One turn per operator that the node is: an adapter may make another of it.
     while let Some((history, steps, mut at)) = place(domain, name, form.since) {
         let before = form.op;
-        while let (Some(step), Some(from), Some(to)) = (steps.get(at), history.get(at), history.get(at + 1)) {
+        while let Some((step, from, to)) = step(history, steps, at) {
             if matches!(step.verdict, Verdict::Kept) {
                 break;
             }
@@ -142,9 +142,7 @@ pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Resu
 pub fn holds(node: View<'_>, domain: &str, op: &str, since: u32) -> Holds {
     let Some((history, steps, own)) = place(schema::canonical_domain(domain), op, since) else { return Holds::ALWAYS };
     let passes = |at: usize, way: Way| {
-        let (Some(step), Some(old), Some(new)) = (steps.get(at), history.get(at), history.get(at + 1)) else {
-            return false;
-        };
+        let Some((step, old, new)) = step(history, steps, at) else { return false };
         let (from, to) = if way == Way::Up { (old, new) } else { (new, old) };
         step.passes(node, from, to, way)
     };
@@ -335,6 +333,16 @@ fn place(domain: &str, op: &str, since: u32) -> Option<(History<'static>, &'stat
     let history = schema::history(domain, op)?;
     let at = history.versions().iter().position(|v| u32::from(*v) == since)?;
     Some((history, INDEX.get(&(domain, op)).map_or(&[], |row| row.steps), at))
+}
+
+/// The step that leads from version `at` to the next, with both schemas.
+fn step(
+    history: History<'static>,
+    steps: &'static [Step],
+    at: usize,
+) -> Option<(&'static Step, Schema<'static>, Schema<'static>)> {
+    let (step, from, to) = (steps.get(at)?, history.get(at)?, history.get(at + 1)?);
+    (u32::from(step.to) == to.since()).then_some((step, from, to))
 }
 
 #[cfg(test)]
