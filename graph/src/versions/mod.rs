@@ -102,7 +102,8 @@ pub struct Form {
     pub op: Option<&'static str>,
     /// The since-version of its form.
     pub since: u32,
-    /// Whether the form differs from the one before: then that one is worth keeping as the node's origin.
+    /// Whether the node can no longer be written in the version in which it stood: then the form that it had is worth
+    /// keeping as its origin.
     pub changed: bool,
 }
 
@@ -119,16 +120,20 @@ pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Resu
             if matches!(step.verdict, Verdict::Kept) {
                 break;
             }
-            if !step.passes(cx.view(), from, to, Way::Up) {
+            let unchanged = step.passes(cx.view(), from, to, Way::Up);
+            if !unchanged {
                 let place = |e: Error| e.within(format!("{name} from version {} to {}", from.since(), to.since()));
                 form.op = step.apply(cx, from, to).map_err(place)?.or(form.op);
-                form.changed = true;
             }
             (form.since, at) = (to.since(), at + 1);
             if form.op != before {
+                form.changed = true;
                 break;
             }
             drop_unknown(cx, to);
+            // What passes upwards need not lead back: the older version may want what was left out, or not allow
+            // what the file has all the same.
+            form.changed |= !unchanged || !step.passes(cx.view(), to, from, Way::Down);
         }
         let Some(new) = form.op.filter(|_| form.op != before) else { break };
         name = new;
@@ -180,11 +185,16 @@ fn drop_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
     }
 }
 
+/// Why a node cannot take a step that rewrites nothing.
 fn leftover(node: View<'_>, from: Schema<'_>, to: Schema<'_>) -> Error {
-    let lost = node.attrs.iter().find(|a| from.attribute(&a.name).is_some() && to.attribute(&a.name).is_none());
-    let what = lost.map_or("the node does not fit the newer version".to_owned(), |a| {
-        format!("attribute '{}' has no meaning there, and its value is not the default", a.name)
-    });
+    if let Err(e) = schema::check::check(to, node) {
+        return Error::new(Code::Version, format!("does not fit: {}", e.message()));
+    }
+    let lost = |name: &str| from.attribute_kind(name).is_some() && to.attribute_kind(name).is_none();
+    let what = match node.attrs.iter().find(|a| lost(&a.name)) {
+        Some(a) => format!("attribute '{}' has no meaning there, and its value is not the default", a.name),
+        None => "means something else there".to_owned(),
+    };
     Error::new(Code::Version, what)
 }
 

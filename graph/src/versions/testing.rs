@@ -10,13 +10,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Upgrade, holds, upgrade};
+use super::{Form, Upgrade, holds, upgrade};
 use crate::error::Result;
 use crate::ir::{
     Attr, AttrValue, Body, Constant, DType, Data, ExprId, Graph, GraphId, Known, Symbol, SymbolKind, Type, Value,
     ValueId,
 };
-use crate::schema::{self, Schema, View};
+use crate::schema::{self, Arity, AttrKind, Param, Schema, TypeId, View};
 
 /// Brings each node to the newest version. The result is printed as nodes in order: `Name(inputs attributes)`, with the
 /// version for the node itself, and `> outputs` where others than its own stand; or it is `!` and a part of the error.
@@ -25,7 +25,11 @@ pub(super) fn check(rows: &[(&str, &str, &str, &str)]) {
         let mut cx = Fake::new(op, inputs, attrs);
         let (domain, name, since) = cx.op.clone();
         match upgrade(&mut cx, &domain, &name, since) {
-            Ok(form) => cx.show(form.op.unwrap_or(&name), form.since),
+            Ok(form) => {
+                let now = form.op.unwrap_or(&name);
+                cx.check(now, form, since).unwrap_or_else(|e| panic!("{op} {inputs} {attrs}: {e}"));
+                cx.show(now, form.since)
+            }
             Err(e) => format!("!{e}"),
         }
     });
@@ -58,7 +62,7 @@ fn report(rows: &[(&str, &str, &str, &str)], outcome: impl Fn(&str, &str, &str) 
 }
 
 pub(crate) struct Fake {
-    op: (String, String, u32),
+    pub(super) op: (String, String, u32),
     graph: Graph,
     symbols: BTreeMap<String, ExprId>,
     inputs: Vec<Option<ValueId>>,
@@ -105,6 +109,38 @@ impl Fake {
         cx.own = cx.outputs.clone();
         schema::check::fill_defaults(cx.schema(), &mut cx.attrs);
         cx
+    }
+
+    /// A node of a schema: inputs of the first or the last type of each variable, of one rank (or of none that is known),
+    /// the optional ones too if `full`; attributes that it must have.
+    pub(super) fn of(schema: Schema<'_>, rank: Option<usize>, last: bool, full: bool) -> Fake {
+        let dims = rank.map_or(String::new(), |rank| format!("[{}]", vec!["2"; rank].join(",")));
+        let input = |param: Param<'_>| {
+            let known = param.types.iter().filter_map(|t| type_text(t, &dims));
+            let text = if last { known.last() } else { known.into_iter().next() };
+            let count = match param.arity {
+                Arity::Single => 1,
+                Arity::Optional => usize::from(full),
+                Arity::Variadic { min, .. } => usize::from(min) + usize::from(full),
+            };
+            vec![text.unwrap_or("_".to_owned()); count]
+        };
+        let inputs: Vec<String> = schema.inputs().flat_map(input).collect();
+        let counts = schema.output_counts();
+        let outputs = if full { (*counts.end()).min(counts.start() + 2) } else { (*counts.start()).max(1) };
+        let attrs = schema.attributes().filter(|a| a.required).map(|a| match a.kind {
+            AttrKind::Int => format!("{}=2", a.name),
+            AttrKind::Float => format!("{}=2.", a.name),
+            AttrKind::Floats => format!("{}=[2.,2.]", a.name),
+            AttrKind::Ints => format!("{}=[0]", a.name),
+            AttrKind::String => format!("{}='FLOAT'", a.name),
+            AttrKind::Strings => format!("{}=['a']", a.name),
+            AttrKind::Graph => format!("{}={{}}", a.name),
+            _ => format!("{}=tensor", a.name),
+        });
+        let attrs: Vec<String> = attrs.collect();
+        let op = format!("{}::{}-{} {outputs}", schema.domain(), schema.name(), schema.since());
+        Fake::new(&op, &inputs.join(" "), &attrs.join(" "))
     }
 
     pub(crate) fn schema(&self) -> Schema<'static> {
@@ -206,13 +242,20 @@ impl Fake {
         }
     }
 
-    fn show(&self, op: &str, since: u32) -> String {
-        let schema = schema::exact(&self.op.0, op, since).unwrap();
+    /// What must be true of an upgraded node: it keeps to its schema, and it leads back to the version in which it stood
+    /// unless the form of the file is said to be worth keeping.
+    pub(super) fn check(&self, op: &str, form: Form, stood: u32) -> Result<(), String> {
+        let domain = &self.op.0;
+        let schema = schema::exact(domain, op, form.since).ok_or("no such version")?;
         let mut attrs = self.attrs.clone();
         schema::check::fill_defaults(schema, &mut attrs);
-        schema::check::check(schema, View { attrs: &attrs, ..self.view() })
-            .unwrap_or_else(|e| panic!("{op}-{since}: {e}"));
+        let node = View { attrs: &attrs, ..self.view() };
+        schema::check::check(schema, node).map_err(|e| e.to_string())?;
+        let holds = holds(node, domain, op, form.since);
+        if form.changed || holds.at(stood) { Ok(()) } else { Err(format!("{holds:?} does not lead back")) }
+    }
 
+    fn show(&self, op: &str, since: u32) -> String {
         let attrs: Vec<_> = self.attrs.iter().map(|a| (&*a.name, &a.value)).collect();
         let names: Vec<String> = self.outputs.iter().map(|o| self.show_value(*o)).collect();
         let own = if self.outputs == self.own { String::new() } else { format!(" > {}", names.join(",")) };
@@ -295,6 +338,15 @@ impl Upgrade for Fake {
     }
 }
 
+fn type_text(ty: TypeId, dims: &str) -> Option<String> {
+    if let Some(dtype) = ty.dtype() {
+        return DType::from_number(dtype).map(|dtype| format!("{dtype}{dims}"));
+    }
+    let item = type_text(ty.item()?, "")?;
+    let word = if ty.item()?.optional() == Some(ty) { "optional" } else { "seq" };
+    Some(format!("{word}({item})"))
+}
+
 fn attr(text: &str) -> Attr {
     let (name, value) = text.split_once('=').unwrap();
     let items = |list: &str| list.split(',').filter(|i| !i.is_empty()).map(str::to_owned).collect::<Vec<_>>();
@@ -303,6 +355,7 @@ fn attr(text: &str) -> Attr {
         Some(list) if list.contains('\'') => AttrValue::Strings(items(list).iter().map(|i| word(i)).collect()),
         Some(list) if list.contains('.') => AttrValue::Floats(items(list).iter().map(|i| i.parse().unwrap()).collect()),
         Some(list) => AttrValue::Ints(items(list).iter().map(|i| i.parse().unwrap()).collect()),
+        None if value == "tensor" => AttrValue::Tensor(crate::ir::ConstId::from_index(0).unwrap()),
         None if value == "{}" => AttrValue::Graph(GraphId::from_index(1).unwrap()),
         None if value.contains('\'') => AttrValue::String(word(value)),
         None if value.contains('.') => AttrValue::Float(value.parse().unwrap()),

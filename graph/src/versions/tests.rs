@@ -117,3 +117,40 @@ fn params(old: &[Param<'_>], new: &[Param<'_>], what: &str) -> Vec<String> {
     wrong.extend(extra.filter(|p| p.arity == Arity::Single).map(|p| format!("{what} '{}' is new", p.name)));
     wrong
 }
+
+/// Nodes of every version, with few and many inputs of known and unknown ranks, reach the newest version, keep to its
+/// schema and lead back; or they say why not.
+#[test]
+fn nodes_of_every_version_reach_the_newest() {
+    let mut stuck = std::collections::BTreeSet::new();
+    let mut reached = 0;
+    let mut wrong = Vec::new();
+    for schema in schema::all() {
+        for rank in [None, Some(0), Some(1), Some(2), Some(4)] {
+            for (last, full) in [(false, false), (false, true), (true, false), (true, true)] {
+                let mut node = testing::Fake::of(schema, rank, last, full);
+                if schema::check::check(schema, node.view()).is_err() {
+                    continue;
+                }
+                let (domain, name, since) = node.op.clone();
+                match upgrade(&mut node, &domain, &name, since) {
+                    Ok(form) => {
+                        reached += 1;
+                        if let Err(e) = node.check(form.op.unwrap_or(&name), form, since) {
+                            wrong.push(format!("{name}-{since} {rank:?} {last} {full}: {e}"));
+                        }
+                    }
+                    Err(e) if e.code() == Code::Version => {
+                        stuck.insert(name);
+                    }
+                    Err(e) => wrong.push(format!("{name}-{since}: {e}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} nodes:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(reached > 7000, "only {reached} nodes were tried");
+    // LpPool-1 without its kernel, Reshape-1 without its shape, PRelu-6 and Split-1 and Tile-1 and Scan-8 without knowledge.
+    let stuck: Vec<_> = stuck.iter().map(String::as_str).collect();
+    assert_eq!(stuck, ["LpPool", "PRelu", "Reshape", "Scan", "Split", "Tile"]);
+}
