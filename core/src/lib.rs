@@ -2,10 +2,21 @@
 
 pub mod abi;
 pub mod codes;
+pub mod ep;
 pub mod error;
+mod exec;
 pub mod host;
+mod partition;
+mod passes;
+mod plan;
 pub mod pool;
+mod program;
+pub mod session;
 pub mod value;
 
+pub use ep::SessionEp;
 pub use error::{Error, Result};
+pub use exec::{CancelToken, Profile, ProfileEvent};
+pub use partition::{EpAnswer, NodeReport, PartReport, Report};
+pub use session::{Binding, Model, Outputs, RunOptions, Session, SessionOptions};
 pub use value::{Input, Tensor, TensorView, Value};

@@ -288,10 +288,11 @@ impl Pool {
             if count == 0 {
                 return;
             }
-            if helper.asleep.load(Relaxed) && helper.asleep.swap(false, SeqCst) {
-                if let Some(thread) = helper.thread.get() {
-                    thread.unpark();
-                }
+            if helper.asleep.load(Relaxed)
+                && helper.asleep.swap(false, SeqCst)
+                && let Some(thread) = helper.thread.get()
+            {
+                thread.unpark();
             }
             count -= 1;
         }
@@ -569,7 +570,9 @@ mod tests {
                 while !stop.load(Relaxed) {
                     pool.for_each(Work { owner: 7, ..work(4, 1, 2) }, |_, _| {
                         let until = Instant::now() + Duration::from_millis(20);
-                        while Instant::now() < until && !stop.load(Relaxed) {}
+                        while Instant::now() < until && !stop.load(Relaxed) {
+                            std::hint::spin_loop();
+                        }
                     });
                 }
             });

@@ -116,11 +116,10 @@ impl Claims {
     /// The answers; nodes without one count as rejected, and after a fault all do.
     pub fn finish(self) -> Answers {
         if let Some(fault) = self.fault {
-            let answer = match Rejection::host(codes::EP_FAULT, fault) {
-                fault => move |a: Option<Answer>| match a {
-                    Some(Answer::Rejected(r)) => Answer::Rejected(r),
-                    _ => Answer::Rejected(fault.clone()),
-                },
+            let fault = Rejection::host(codes::EP_FAULT, fault);
+            let answer = |a: Option<Answer>| match a {
+                Some(Answer::Rejected(r)) => Answer::Rejected(r),
+                _ => Answer::Rejected(fault.clone()),
             };
             return Answers { of: self.of.into_iter().map(answer).collect(), groups: Vec::new() };
         }

@@ -38,8 +38,8 @@ pub(crate) trait RunSink {
     fn output(&mut self, index: u32, dtype: u32, shape: &[i64]) -> Result<raw::Value, Refusal>;
     /// A value of the EP's own, or a shared one.
     fn give(&mut self, index: u32, value: &raw::Value, release: Release) -> Result<(), Refusal>;
-    /// Scratch; null when a limit is reached.
-    fn alloc(&mut self, bytes: u64) -> *mut u8;
+    /// Scratch.
+    fn alloc(&mut self, bytes: u64) -> Result<*mut u8, Refusal>;
     /// Kernels of this run.
     fn profile(&mut self, events: &[raw::Event]);
     /// The run will finish later.
@@ -71,7 +71,6 @@ impl Refusal {
 
 #[derive(Debug)]
 struct Report {
-    status: i32,
     node: u32,
     /// Set when the host itself refused something.
     host: Option<Code>,
@@ -128,10 +127,6 @@ impl<'a> Ctx<'a> {
         std::ptr::from_ref(self).cast_mut().cast()
     }
 
-    pub fn ep(&self) -> &'a str {
-        self.ep
-    }
-
     pub fn width(&self) -> u32 {
         self.width
     }
@@ -169,8 +164,9 @@ impl<'a> Ctx<'a> {
         }
     }
 
-    pub fn report(&self, status: i32, node: u32, text: String) {
-        self.push(Report { status, node, host: None, text });
+    /// Keeps what the plugin says of its failure.
+    pub fn report(&self, node: u32, text: String) {
+        self.push(Report { node, host: None, text });
     }
 
     /// Keeps why the host refused something; returns what the function returns.
@@ -178,7 +174,7 @@ impl<'a> Ctx<'a> {
     pub fn refuse(&self, refusal: Refusal) -> i32 {
         tracing::debug!(ep = self.ep, code = %refusal.code, "{}", refusal.text);
         let status = refusal.status;
-        self.push(Report { status, node: NONE, host: Some(refusal.code), text: refusal.text });
+        self.push(Report { node: NONE, host: Some(refusal.code), text: refusal.text });
         status
     }
 

@@ -51,11 +51,6 @@ impl Fence {
         }
         state.clone()
     }
-
-    /// Whether it is complete.
-    pub fn is_done(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
 }
 
 #[cfg(test)]
@@ -67,7 +62,6 @@ mod tests {
         let fence = Fence::new();
         let raw = fence.as_raw().addr();
         assert_eq!(fence.wait(Duration::from_millis(5)), None);
-        assert!(!fence.is_done());
         let other = std::thread::spawn(move || {
             let raw = std::ptr::without_provenance_mut(raw);
             (Fence::complete(raw, 3, "late".into()), Fence::complete(raw, 0, String::new()))

@@ -124,7 +124,7 @@ impl EpHandle {
         Ok(claims.into_inner().finish())
     }
 
-    /// Compiles a part. `keep` is what the part may point to for its life.
+    /// Compiles a part. `keep` is what the part may point to for its life; see [`PartHandle::let_go`].
     pub(crate) fn compile(
         self: &Arc<Self>,
         setup: &Setup<'_>,
@@ -137,7 +137,7 @@ impl EpHandle {
         let make = |c| unsafe { (self.table().compile)(self.raw, c, program, part, out.ptr()) };
         call(setup, Kind::Compile(compiling), codes::COMPILE_FAILED, make)?;
         let raw = out.take("part").map_err(|r| fault(self.name(), r))?;
-        Ok(PartHandle { ep: Arc::clone(self), raw, ports: compiling.ports.borrow().clone(), _keep: keep })
+        Ok(PartHandle { ep: Arc::clone(self), raw, ports: compiling.ports.borrow().clone(), keep: Some(keep) })
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct PartHandle {
     ep: Arc<EpHandle>,
     raw: *mut raw::Part,
     ports: Ports,
-    _keep: Arc<dyn Any + Send + Sync>,
+    keep: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 // SAFETY: the ABI lets many threads run a part at once.
@@ -168,6 +168,16 @@ impl PartHandle {
 
     pub fn ports(&self) -> &Ports {
         &self.ports
+    }
+
+    /// The part is done with all constants: it points to nothing of the host's.
+    pub fn let_go(&mut self) {
+        self.keep = None;
+    }
+
+    /// Whether it may point to the program's constants.
+    pub fn holds_constants(&self) -> bool {
+        self.keep.is_some()
     }
 
     /// Runs the part.

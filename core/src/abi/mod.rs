@@ -18,16 +18,17 @@ mod table;
 
 pub(crate) use accept::{Giver, Release, accept};
 pub use claims::Rejection;
-pub(crate) use claims::{Answer, Answers, Claims, Group};
+pub(crate) use claims::{Answer, Answers, Claims};
 pub(crate) use compiling::{Compiling, Ports};
 pub(crate) use copy::copy;
-pub(crate) use ctx::{Ctx, Kind, Refusal, RunSink, Setup, call};
+pub(crate) use ctx::{Ctx, Kind, Refusal, RunSink, Setup};
 pub use devices::{DeviceInfo, DeviceList, NoDevice};
 pub(crate) use fence::Fence;
 pub use handle::{EpHandle, FactoryHandle};
 pub(crate) use handle::{PartHandle, raw_tensor};
 pub use space::{space, space_name};
 pub use table::host_table;
+pub(crate) use table::now;
 
 /// Longest sentence of a plugin that is kept, in bytes.
 const SENTENCE: usize = 400;

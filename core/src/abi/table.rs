@@ -128,7 +128,7 @@ unsafe extern "C" fn error(call: *const Call, code: i32, node: u32, text: Str) -
     // SAFETY: the plugin's call.
     unsafe {
         within(call, "error", |ctx| {
-            ctx.report(code, node, sentence(text));
+            ctx.report(node, sentence(text));
             Ok(())
         })
     };
@@ -278,7 +278,7 @@ unsafe extern "C" fn alloc(call: *const Call, bytes: u64) -> *mut u8 {
     // SAFETY: the plugin's call.
     unsafe {
         within(call, "alloc", |ctx| {
-            ptr = ctx.run("alloc")?.alloc(bytes);
+            ptr = ctx.run("alloc")?.alloc(bytes)?;
             Ok(())
         })
     };
@@ -334,7 +334,8 @@ unsafe extern "C" fn complete(fence: *mut raw::Fence, status: i32, text: Str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::abi::{Claims, DeviceList, RunSink, Setup, call as make};
+    use crate::abi::ctx::call as make;
+    use crate::abi::{Claims, DeviceList, RunSink, Setup};
     use crate::error::codes;
     use std::cell::{RefCell, UnsafeCell};
 
@@ -347,8 +348,8 @@ mod tests {
         fn give(&mut self, _: u32, _: &raw::Value, _: Release) -> Result<(), Refusal> {
             Ok(())
         }
-        fn alloc(&mut self, _: u64) -> *mut u8 {
-            std::ptr::null_mut()
+        fn alloc(&mut self, _: u64) -> Result<*mut u8, Refusal> {
+            Err(Refusal::fault("none here"))
         }
         fn profile(&mut self, events: &[raw::Event]) {
             self.0.push(format!("{} events", events.len()));
@@ -364,35 +365,44 @@ mod tests {
 
     #[test]
     fn functions_of_another_kind_of_call_are_refused() {
-        type Case = (&'static str, unsafe fn(*const Call) -> i32);
+        fn claim_nothing(c: *const Call) {
+            // SAFETY: a live call and an empty claim.
+            unsafe { (HOST.claim)(c, &raw::Claim { nodes: std::ptr::null(), count: 0, flags: 0, cost_ns: 0.0 }) }
+        }
+        fn no_device(c: *const Call) {
+            // SAFETY: a live call; null is refused.
+            unsafe { (HOST.device)(c, std::ptr::null()) }
+        }
+        fn first_port(c: *const Call) {
+            // SAFETY: a live call and plain numbers.
+            unsafe { (HOST.port)(c, 0, 0, 0) }
+        }
+        fn done(c: *const Call) {
+            // SAFETY: a live call and a plain number.
+            unsafe { (HOST.done_with)(c, 0) }
+        }
+        fn scratch(c: *const Call) {
+            // SAFETY: a live call and a plain number.
+            assert!(unsafe { (HOST.alloc)(c, 8) }.is_null());
+        }
+        fn bytes(c: *const Call) {
+            // SAFETY: a live call; nulls are refused.
+            unsafe { (HOST.onnx)(c, std::ptr::null(), std::ptr::null(), std::ptr::null_mut()) };
+        }
+        type Case = (&'static str, fn(*const Call));
         let cases: &[Case] = &[
-            ("claim was called outside claim", |c| unsafe {
-                (HOST.claim)(c, &raw::Claim { nodes: std::ptr::null(), count: 0, flags: 0, cost_ns: 0.0 });
-                FAILED
-            }),
-            ("device was called outside devices", |c| unsafe {
-                (HOST.device)(c, std::ptr::null());
-                FAILED
-            }),
-            ("port was called outside compile", |c| unsafe {
-                (HOST.port)(c, 0, 0, 0);
-                FAILED
-            }),
-            ("done_with was called outside compile", |c| unsafe {
-                (HOST.done_with)(c, 0);
-                FAILED
-            }),
-            ("alloc was called outside run and copy", |c| unsafe {
-                assert!((HOST.alloc)(c, 8).is_null());
-                FAILED
-            }),
-            ("onnx was called outside compile", |c| unsafe {
-                (HOST.onnx)(c, std::ptr::null(), std::ptr::null(), std::ptr::null_mut())
-            }),
+            ("claim was called outside claim", claim_nothing),
+            ("device was called outside devices", no_device),
+            ("port was called outside compile", first_port),
+            ("done_with was called outside compile", done),
+            ("alloc was called outside run and copy", scratch),
+            ("onnx was called outside compile", bytes),
         ];
         for (want, f) in cases {
-            // SAFETY: the call is live and the arguments are those that are tried.
-            let got = make(&Setup::plain("fake", 1), Kind::Plain, codes::EP_FAILED, |c| unsafe { f(c) });
+            let got = make(&Setup::plain("fake", 1), Kind::Plain, codes::EP_FAILED, |c| {
+                f(c);
+                FAILED
+            });
             assert_eq!(text(got), format!("EP 'fake': {want} [ep-fault]"));
         }
     }

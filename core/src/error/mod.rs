@@ -77,10 +77,21 @@ impl Error {
 
     /// About this EP, with the code that it returned.
     #[must_use]
+    #[expect(clippy::wrong_self_convention, reason = "it reads as a sentence: an error from an EP")]
     pub(crate) fn from_ep(mut self, ep: &str, ep_code: Option<i32>) -> Error {
         self.0.ep = Some(ep.to_owned());
         self.0.ep_code = ep_code;
         self
+    }
+}
+
+impl From<ortolan_graph::Error> for Error {
+    fn from(e: ortolan_graph::Error) -> Error {
+        let known = ortolan_graph::Code::ALL.iter().find(|c| c.0 == e.code());
+        // Its text ends with the code, which this error adds itself.
+        let (text, code) = (e.to_string(), format!(" [{}]", e.code()));
+        let text = text.strip_suffix(&code).unwrap_or(&text).to_owned();
+        Error::of(e.code().as_str(), known.map_or("", |c| c.2), text)
     }
 }
 

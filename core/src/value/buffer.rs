@@ -40,8 +40,16 @@ pub struct Buffer {
 /// Who frees it.
 enum Owner {
     Host(Layout),
-    User(#[expect(dead_code, reason = "kept for its drop")] Box<dyn Any + Send + Sync>),
-    Ep { release: ReleaseFn, ctx: *mut c_void, lender: Arc<dyn Lender> },
+    User {
+        writable: bool,
+        #[expect(dead_code, reason = "kept for its drop")]
+        owner: Box<dyn Any + Send + Sync>,
+    },
+    Ep {
+        release: ReleaseFn,
+        ctx: *mut c_void,
+        lender: Arc<dyn Lender>,
+    },
 }
 
 /// What a buffer of an EP keeps alive, and how its contents are reached.
@@ -71,7 +79,16 @@ impl Buffer {
     /// # Safety
     /// `ptr..ptr + bytes` is readable and stays so, unwritten, while `owner` lives.
     pub unsafe fn foreign(ptr: *const u8, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Buffer {
-        Buffer { ptr: ptr.cast_mut(), cap: bytes, space: SpaceId::HOST, owner: Owner::User(owner) }
+        let owner = Owner::User { writable: false, owner };
+        Buffer { ptr: ptr.cast_mut(), cap: bytes, space: SpaceId::HOST, owner }
+    }
+
+    /// Host memory of somebody else, which whoever holds the buffer alone may write to.
+    ///
+    /// # Safety
+    /// `ptr..ptr + bytes` is initialised, and nobody else reads or writes it while `owner` lives.
+    pub unsafe fn foreign_mut(ptr: *mut u8, bytes: usize, owner: Box<dyn Any + Send + Sync>) -> Buffer {
+        Buffer { ptr, cap: bytes, space: SpaceId::HOST, owner: Owner::User { writable: true, owner } }
     }
 
     /// Memory of an EP; `release` is called with `ctx` when nobody holds it any more.
@@ -106,6 +123,11 @@ impl Buffer {
         matches!(self.owner, Owner::Host(_))
     }
 
+    /// Whether whoever holds it alone may write to it.
+    pub(crate) fn may_be_written(&self) -> bool {
+        matches!(self.owner, Owner::Host(_) | Owner::User { writable: true, .. })
+    }
+
     pub(crate) fn lender(&self) -> Option<&Arc<dyn Lender>> {
         match &self.owner {
             Owner::Ep { lender, .. } => Some(lender),
@@ -135,7 +157,7 @@ impl Drop for Buffer {
         match &self.owner {
             // SAFETY: allocated with this layout in `host`, freed once.
             Owner::Host(layout) => unsafe { dealloc(self.ptr, *layout) },
-            Owner::User(_) => {}
+            Owner::User { .. } => {}
             Owner::Ep { release, ctx, .. } => {
                 if let Some(f) = release.f {
                     // SAFETY: the EP handed over function and context to be called once, on any thread; its library
@@ -151,7 +173,7 @@ impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owner = match self.owner {
             Owner::Host(_) => "host",
-            Owner::User(_) => "user",
+            Owner::User { .. } => "user",
             Owner::Ep { .. } => "ep",
         };
         write!(f, "Buffer({} B, {owner}, space {})", self.cap, self.space.0)
@@ -166,7 +188,7 @@ mod tests {
     fn host_memory_is_aligned_and_zero_at_every_size() {
         for bytes in [0, 1, 63, 64, 65, 4096, HUGE + 1] {
             let b = Buffer::host(bytes).unwrap();
-            assert!(b.capacity() >= bytes && b.ptr() as usize % ALIGN == 0);
+            assert!(b.capacity() >= bytes && b.ptr().addr().is_multiple_of(ALIGN));
             // SAFETY: the buffer is that long.
             let all = unsafe { std::slice::from_raw_parts(b.ptr(), bytes) };
             assert!(all.iter().all(|&b| b == 0));

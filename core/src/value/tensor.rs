@@ -116,6 +116,31 @@ impl Tensor {
         Ok(Tensor { dtype, shape: Shape::from_slice(shape), buffer: Arc::new(buffer), at: 0, bytes })
     }
 
+    /// Uses memory of somebody else, which may be written through this tensor alone: for outputs that are to be made there.
+    ///
+    /// # Safety
+    /// `data..data + bytes` is initialised, and nobody else reads or writes it while `owner` lives and a run may write.
+    pub unsafe fn from_owner_mut(
+        dtype: DType,
+        shape: &[i64],
+        data: *mut u8,
+        bytes: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Tensor> {
+        check_len(dtype, shape, bytes)?;
+        if dtype == DType::String || !data.addr().is_multiple_of(align_of_dtype(dtype)) {
+            return Err(Error::new(codes::BAD_VALUE, format!("{dtype} at this address cannot be written")));
+        }
+        // SAFETY: the caller's promise.
+        let buffer = unsafe { Buffer::foreign_mut(data, bytes, owner) };
+        Ok(Tensor { dtype, shape: Shape::from_slice(shape), buffer: Arc::new(buffer), at: 0, bytes })
+    }
+
+    /// Whether nobody shares it and its memory may be written.
+    pub fn is_writable(&self) -> bool {
+        self.dtype != DType::String && self.buffer.may_be_written() && Arc::strong_count(&self.buffer) == 1
+    }
+
     /// All zero. Not for strings.
     pub fn zeros(dtype: DType, shape: &[i64]) -> Result<Tensor> {
         let bytes = byte_len(dtype, shape)?;
@@ -210,7 +235,7 @@ impl Tensor {
         self.view()?.as_slice()
     }
 
-    /// The elements, to be written. Fails when somebody else shares the memory or it is not the host's own.
+    /// The elements, to be written. Fails when somebody else shares the memory or it may not be written.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         let (count, data) = {
             let all = self.as_slice::<T>()?;
@@ -219,7 +244,7 @@ impl Tensor {
         match Arc::get_mut(&mut self.buffer) {
             // SAFETY: memory of the host's own that only this tensor holds, borrowed mutably; `as_slice` checked type,
             // alignment and length.
-            Some(b) if b.is_host_made() => Ok(unsafe { std::slice::from_raw_parts_mut(data, count) }),
+            Some(b) if b.may_be_written() => Ok(unsafe { std::slice::from_raw_parts_mut(data, count) }),
             _ => Err(Error::new(codes::VALUE_KIND, "the tensor's memory is shared: copy it first")),
         }
     }

@@ -1,0 +1,129 @@
+//! What a profiled run took: steps of the plan and the kernels that EPs report, as a trace that Perfetto opens.
+
+use std::io::{self, Write};
+
+use ortolan_ep_abi::raw::{self, NONE};
+use serde_json::json;
+
+use crate::abi::sentence;
+
+/// Everything that happened in one run.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// In the order in which they ended.
+    pub events: Vec<ProfileEvent>,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileEvent {
+    /// Kernel, or what the host did.
+    pub name: String,
+    /// The EP, or `host`.
+    pub ep: String,
+    /// Number of the graph's node.
+    pub node: Option<u32>,
+    /// The node, for people.
+    pub place: String,
+    /// Worker, 0 is the caller.
+    pub worker: u32,
+    /// On the host's clock, in ns.
+    pub start_ns: u64,
+    /// Duration in ns.
+    pub dur_ns: u64,
+    /// Floating-point operations, 0 if not counted.
+    pub flops: u64,
+    /// Bytes read and written, 0 if not counted.
+    pub bytes: u64,
+}
+
+impl Profile {
+    /// Writes the trace-event format of Chrome and Perfetto: one track per worker, times in µs.
+    pub fn write_trace(&self, mut to: impl Write) -> io::Result<()> {
+        let start = self.events.iter().map(|e| e.start_ns).min().unwrap_or(0);
+        to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+        for (at, e) in self.events.iter().enumerate() {
+            let rate = |n: u64| if e.dur_ns == 0 { 0.0 } else { n as f64 / e.dur_ns as f64 };
+            let event = json!({
+                "name": e.name, "cat": e.ep, "ph": "X", "pid": 1, "tid": e.worker,
+                "ts": (e.start_ns - start) as f64 / 1000.0, "dur": e.dur_ns as f64 / 1000.0,
+                "args": { "node": e.place, "gflops": rate(e.flops), "gbps": rate(e.bytes) },
+            });
+            let comma = if at > 0 { ",\n" } else { "\n" };
+            write!(to, "{comma}{event}")?;
+        }
+        to.write_all(b"\n]}\n")
+    }
+}
+
+/// Collects during a run; numbers become names afterwards.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    pub events: Vec<Recorded>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    pub name: String,
+    /// The part whose EP it was; none for the host.
+    pub part: Option<u32>,
+    pub node: u32,
+    pub worker: u32,
+    pub start_ns: u64,
+    pub dur_ns: u64,
+    pub flops: u64,
+    pub bytes: u64,
+}
+
+/// More events than a run has; beyond it an EP is making them up.
+const LIMIT: usize = 1 << 22;
+
+impl Recorder {
+    pub fn kernels(&mut self, part: u32, events: &[raw::Event]) {
+        let room = LIMIT.saturating_sub(self.events.len());
+        self.events.extend(events.iter().take(room).map(|e| Recorded {
+            name: sentence(e.kernel),
+            part: Some(part),
+            node: e.node,
+            worker: e.worker,
+            start_ns: e.start_ns,
+            dur_ns: e.dur_ns,
+            flops: e.flops,
+            bytes: e.bytes,
+        }));
+    }
+
+    pub fn host(&mut self, name: &str, part: Option<u32>, start_ns: u64, bytes: u64) {
+        let dur_ns = crate::abi::now().saturating_sub(start_ns);
+        let name = name.to_owned();
+        self.events.push(Recorded { name, part, node: NONE, worker: 0, start_ns, dur_ns, flops: 0, bytes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_trace_is_json_with_times_from_zero() {
+        let event = |name: &str, start_ns| ProfileEvent {
+            name: name.into(),
+            ep: "a\"b".into(),
+            node: Some(3),
+            place: "node 'x' (Add)".into(),
+            worker: 1,
+            start_ns,
+            dur_ns: 500,
+            flops: 1000,
+            bytes: 0,
+        };
+        let profile = Profile { events: vec![event("late", 3000), event("early", 1000)] };
+        let mut text = Vec::new();
+        profile.write_trace(&mut text).unwrap();
+        let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        assert_eq!((events[0]["ts"].as_f64(), events[1]["ts"].as_f64()), (Some(2.0), Some(0.0)));
+        assert_eq!((events[0]["tid"].as_u64(), events[0]["args"]["gflops"].as_f64()), (Some(1), Some(2.0)));
+        assert_eq!(events[1]["cat"], "a\"b");
+    }
+}

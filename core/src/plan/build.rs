@@ -1,0 +1,509 @@
+//! From a split graph and its compiled parts to a plan: slots, copies, wants, bodies.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use ortolan_ep_abi::raw;
+use ortolan_graph::Graph;
+use ortolan_graph::ir::{Constant, Data, GraphId, Name, NodeId, SymbolKind, Type, ValueId};
+use ortolan_graph::ops::Control;
+
+use super::{Binder, Body, Carried, Define, In, LoopStep, Plan, Rows, RunStep, ScanStep, Slot, SlotInfo, Stack, Step};
+use super::{control, deaths};
+use crate::abi::{EpHandle, PartHandle};
+use crate::error::{Error, Result, codes};
+use crate::partition::{Item, Partition};
+use crate::value::{SpaceId, Tensor, Value};
+
+/// Makes the plan. `parts` are the compiled parts of the split, in its order.
+///
+/// `symbols` is how many numbers of symbols a call carries: as many as the EPs' dialects have.
+pub(crate) fn build(graph: &Graph, split: &Partition, parts: &[Arc<PartHandle>], symbols: usize) -> Result<Plan> {
+    let mut b = Builder {
+        graph,
+        split,
+        parts,
+        slots: Vec::new(),
+        spaces: Vec::new(),
+        owners: Vec::new(),
+        home: HashMap::new(),
+        moved: HashMap::new(),
+        pinned: HashSet::new(),
+        presets: Vec::new(),
+        wanted: wanted(graph, split, parts),
+        once: Vec::new(),
+        copies: 0,
+    };
+    let inputs: Vec<Slot> = graph.main().inputs.iter().map(|&v| b.slot(v, GraphId::MAIN)).collect();
+    b.defaults()?;
+    let mut steps = b.graph(GraphId::MAIN)?;
+    let mut outputs = Vec::new();
+    for &value in &graph.main().outputs {
+        outputs.push(b.on_host(value, GraphId::MAIN, &mut steps)?);
+    }
+    for (&slot, number) in outputs.iter().zip(0u32..) {
+        b.slots[slot as usize].output.get_or_insert(number);
+    }
+    b.finish(&mut steps, GraphId::MAIN, &outputs);
+    let handed_out = handed_out(&outputs, &b.fixed());
+    let widest = split.parts.iter().map(|p| p.inputs.len()).max().unwrap_or(0);
+    Ok(Plan {
+        steps: steps.into(),
+        once: b.once.into(),
+        slots: b.slots.into(),
+        parts: parts.into(),
+        inputs: inputs.into(),
+        handed_out,
+        outputs: outputs.into(),
+        presets: b.presets,
+        binder: Binder::new(graph, symbols),
+        widest,
+        copies: b.copies,
+        owners: owners(parts),
+        nodes: names(graph),
+    })
+}
+
+/// Outputs whose slot nobody needs afterwards.
+fn handed_out(outputs: &[Slot], fixed: &HashSet<Slot>) -> Box<[bool]> {
+    let again = |at: usize, slot: &Slot| outputs[at + 1..].contains(slot);
+    outputs.iter().enumerate().map(|(at, slot)| !fixed.contains(slot) && !again(at, slot)).collect()
+}
+
+/// The first EP that names a space and can copy.
+fn owners(parts: &[Arc<PartHandle>]) -> Box<[(SpaceId, Arc<EpHandle>)]> {
+    let mut found: Vec<(SpaceId, Arc<EpHandle>)> = Vec::new();
+    for part in parts.iter().filter(|p| p.ep().table().copy.is_some()) {
+        for &space in part.ports().inputs.iter().chain(&part.ports().outputs) {
+            if space != SpaceId::HOST && !found.iter().any(|f| f.0 == space) {
+                found.push((space, Arc::clone(part.ep())));
+            }
+        }
+    }
+    found.into()
+}
+
+fn names(graph: &Graph) -> Box<[(Name, Name)]> {
+    let ids = (0..graph.node_count()).filter_map(|i| u32::try_from(i).ok().and_then(NodeId::from_index));
+    ids.map(|id| (graph.node(id).name.clone(), graph.node(id).op.clone())).collect()
+}
+
+/// Spaces in which the readers of each value want it.
+fn wanted(graph: &Graph, split: &Partition, parts: &[Arc<PartHandle>]) -> HashMap<u32, HashSet<SpaceId>> {
+    let mut all: HashMap<u32, HashSet<SpaceId>> = HashMap::new();
+    let mut add = |value: u32, space| _ = all.entry(value).or_default().insert(space);
+    for (spec, part) in split.parts.iter().zip(parts) {
+        spec.inputs.iter().zip(&part.ports().inputs).for_each(|(&v, &space)| add(v, space));
+    }
+    for (body, items) in &split.graphs {
+        graph.body(*body).outputs.iter().for_each(|v| add(v.raw(), SpaceId::HOST));
+        for item in items {
+            if let Item::Control(node) = item {
+                graph.node(*node).inputs.iter().flatten().for_each(|v| add(v.raw(), SpaceId::HOST));
+            }
+        }
+    }
+    all
+}
+
+struct Builder<'a> {
+    graph: &'a Graph,
+    split: &'a Partition,
+    parts: &'a [Arc<PartHandle>],
+    slots: Vec<SlotInfo>,
+    /// Where each slot's value lies.
+    spaces: Vec<SpaceId>,
+    /// The graph that each slot belongs to.
+    owners: Vec<GraphId>,
+    home: HashMap<ValueId, Slot>,
+    /// Copies in other spaces that can be read from here.
+    moved: HashMap<(Slot, SpaceId), Slot>,
+    /// Slots that several steps may fill, always in host memory.
+    pinned: HashSet<Slot>,
+    presets: Vec<(Slot, Value)>,
+    wanted: HashMap<u32, HashSet<SpaceId>>,
+    once: Vec<Step>,
+    copies: usize,
+}
+
+impl Builder<'_> {
+    fn new_slot(&mut self, info: SlotInfo, space: SpaceId, owner: GraphId) -> Slot {
+        self.slots.push(info);
+        self.spaces.push(space);
+        self.owners.push(owner);
+        u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The slot of a value; made if there is none.
+    fn slot(&mut self, value: ValueId, owner: GraphId) -> Slot {
+        if let Some(&slot) = self.home.get(&value) {
+            return slot;
+        }
+        let info = self.info(value);
+        let slot = self.new_slot(info, SpaceId::HOST, owner);
+        self.home.insert(value, slot);
+        slot
+    }
+
+    fn info(&self, value: ValueId) -> SlotInfo {
+        let v = self.graph.value(value);
+        let tensor = v.ty.as_ref().and_then(Type::as_tensor);
+        let inputs = &self.graph.main().inputs;
+        let symbols = self.graph.exprs().symbols().iter().zip(0u32..);
+        let defines = symbols.filter(|(s, _)| s.value == value && !inputs.contains(&value)).map(|(s, symbol)| Define {
+            symbol,
+            at: s.at,
+            element: s.kind == SymbolKind::Element,
+        });
+        SlotInfo {
+            name: v.name.clone(),
+            dtype: tensor.map(|t| t.dtype),
+            rank: tensor.and_then(|t| t.rank()).and_then(|r| u32::try_from(r).ok()),
+            output: None,
+            defines: defines.collect(),
+        }
+    }
+
+    /// The slot to read a value from. Constants get one here, as they are needed.
+    fn read(&mut self, value: ValueId) -> Result<Slot> {
+        if let Some(&slot) = self.home.get(&value) {
+            return Ok(slot);
+        }
+        let v = self.graph.value(value);
+        let Some(constant) = v.constant else {
+            let text = format!("the plan reads '{}' before anything makes it", v.name);
+            return Err(Error::new(codes::INTERNAL, text));
+        };
+        let slot = self.slot(value, v.graph);
+        self.presets.push((slot, owned(self.graph.constant(constant))?));
+        Ok(slot)
+    }
+
+    /// Inputs that have a default.
+    fn defaults(&mut self) -> Result<()> {
+        for &value in &self.graph.main().inputs {
+            if let Some(constant) = self.graph.value(value).constant {
+                let slot = self.slot(value, GraphId::MAIN);
+                self.presets.push((slot, owned(self.graph.constant(constant))?));
+            }
+        }
+        Ok(())
+    }
+
+    fn graph(&mut self, graph: GraphId) -> Result<Vec<Step>> {
+        let items = self.split.graphs.get(&graph).cloned().unwrap_or_default();
+        let mut steps = Vec::new();
+        for item in items {
+            let mut new = Vec::new();
+            let once = match item {
+                Item::Part(at) => {
+                    self.part(at, graph, &mut new)?;
+                    self.split.parts[at].once
+                }
+                Item::Control(node) => {
+                    self.control(node, graph, &mut new)?;
+                    false
+                }
+            };
+            if once { self.once.extend(new) } else { steps.extend(new) }
+        }
+        Ok(steps)
+    }
+
+    fn part(&mut self, at: usize, graph: GraphId, steps: &mut Vec<Step>) -> Result<()> {
+        let (spec, part) = (&self.split.parts[at], &self.parts[at]);
+        let ports = part.ports();
+        let mut ins = Vec::new();
+        for (value, &space) in values(&spec.inputs).zip(&ports.inputs) {
+            let home = self.read(value)?;
+            let slot = self.in_space(home, space, graph, steps);
+            ins.push(In { slot, space, last: false });
+        }
+        let (mut outs, mut wants) = (Vec::new(), Vec::new());
+        let full = spec.outputs.len() - spec.shapes_only;
+        for ((value, &space), k) in values(&spec.outputs).zip(&ports.outputs).zip(0..) {
+            let (want, space) = if k < full { self.want(value, space) } else { (raw::WANT_SHAPE, space) };
+            let slot = self.slot(value, graph);
+            let element = self.slots[slot as usize].defines.iter().any(|d| d.element);
+            // An element can only be read in host memory.
+            let (want, space) =
+                if element || self.pinned.contains(&slot) { (raw::WANT_HOST, SpaceId::HOST) } else { (want, space) };
+            self.spaces[slot as usize] = space;
+            outs.push(slot);
+            wants.push(want);
+        }
+        let defines = outs.iter().any(|&s| !self.slots[s as usize].defines.is_empty());
+        let part = u32::try_from(at).unwrap_or(u32::MAX);
+        let (ins, outs, wants) = (ins.into(), outs.into(), wants.into());
+        steps.push(Step::Run(RunStep { part, ins, outs, wants, defines, deaths: Box::new([]) }));
+        Ok(())
+    }
+
+    /// How an output is asked for, and where it then lies.
+    fn want(&self, value: ValueId, port: SpaceId) -> (u32, SpaceId) {
+        let readers = self.wanted.get(&value.raw());
+        let host_only = readers.is_none_or(|r| r.iter().all(|&s| s == SpaceId::HOST));
+        if host_only || port == SpaceId::HOST { (raw::WANT_HOST, SpaceId::HOST) } else { (raw::WANT_ANY, port) }
+    }
+
+    /// The value of a slot in another space, copied once for all that read it from here on.
+    fn in_space(&mut self, slot: Slot, space: SpaceId, graph: GraphId, steps: &mut Vec<Step>) -> Slot {
+        let here = self.spaces[slot as usize];
+        if here == space {
+            return slot;
+        }
+        if let Some(&there) = self.moved.get(&(slot, space)) {
+            return there;
+        }
+        // Two devices have no way to each other but through the host.
+        let from = if here != SpaceId::HOST && space != SpaceId::HOST {
+            self.in_space(slot, SpaceId::HOST, graph, steps)
+        } else {
+            slot
+        };
+        let info = &self.slots[slot as usize];
+        let info = SlotInfo {
+            name: info.name.clone(),
+            dtype: info.dtype,
+            rank: info.rank,
+            output: None,
+            defines: Box::new([]),
+        };
+        let to = self.new_slot(info, space, graph);
+        steps.push(Step::Copy { from, to, space, deaths: Box::new([]) });
+        self.copies += 1;
+        self.moved.insert((slot, space), to);
+        to
+    }
+
+    /// A value in host memory.
+    fn on_host(&mut self, value: ValueId, graph: GraphId, steps: &mut Vec<Step>) -> Result<Slot> {
+        let slot = self.read(value)?;
+        Ok(self.in_space(slot, SpaceId::HOST, graph, steps))
+    }
+
+    fn control(&mut self, id: NodeId, graph: GraphId, steps: &mut Vec<Step>) -> Result<()> {
+        let node = self.graph.node(id);
+        let mut inputs = Vec::new();
+        for input in &node.inputs {
+            inputs.push(match input {
+                Some(v) => Some(self.on_host(*v, graph, steps)?),
+                None => None,
+            });
+        }
+        let outputs: Vec<Option<Slot>> = node.outputs.iter().map(|o| o.map(|v| self.slot(v, graph))).collect();
+        self.pinned.extend(outputs.iter().flatten());
+        let step = match control::kind(node) {
+            Some(Control::If) => self.conditional(id, &inputs, &outputs),
+            Some(Control::Loop) => self.repeat(id, &inputs, &outputs),
+            Some(Control::Scan) => self.scan(id, &inputs, &outputs),
+            _ => None,
+        };
+        match step {
+            Some(step) => steps.push(step?),
+            None => {
+                return Err(
+                    Error::new(codes::INTERNAL, "the node's bodies do not fit it").within(node.place(self.graph))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn conditional(&mut self, id: NodeId, ins: &[Option<Slot>], outs: &[Option<Slot>]) -> Option<Result<Step>> {
+        let node = self.graph.node(id);
+        let cond = (*ins.first()?)?;
+        let (then, els) = (control::body(node, "then_branch")?, control::body(node, "else_branch")?);
+        let build = |b: &mut Self| {
+            let (then, els) = (b.branch(then, outs)?, b.branch(els, outs)?);
+            Ok(Step::If { node: id.raw(), cond, then, els, deaths: Box::new([]) })
+        };
+        Some(build(self))
+    }
+
+    /// A branch whose outputs are made in the node's slots where possible.
+    fn branch(&mut self, body: GraphId, outs: &[Option<Slot>]) -> Result<Body> {
+        let outputs = self.graph.body(body).outputs.clone();
+        for (&value, out) in outputs.iter().zip(outs) {
+            let v = self.graph.value(value);
+            let made_here = v.graph == body && v.producer.is_some() && !self.home.contains_key(&value);
+            if let (true, Some(slot)) = (made_here, out) {
+                self.home.insert(value, *slot);
+            }
+        }
+        let (mut steps, before) = (Vec::new(), self.moved.clone());
+        steps.extend(self.graph(body)?);
+        let mut results = Vec::new();
+        for (&value, out) in outputs.iter().zip(outs) {
+            let Some(to) = *out else { continue };
+            let from = self.on_host(value, body, &mut steps)?;
+            if from != to {
+                results.push((from, to));
+            }
+        }
+        self.moved = before;
+        Ok(self.body(body, steps, results))
+    }
+
+    fn body(&mut self, graph: GraphId, mut steps: Vec<Step>, results: Vec<(Slot, Slot)>) -> Body {
+        let kept: Vec<Slot> = results.iter().map(|r| r.0).collect();
+        self.finish(&mut steps, graph, &kept);
+        let mine = self.owners.iter().zip(0u32..).filter(|(g, _)| **g == graph).map(|(_, slot)| slot);
+        let fixed = self.fixed();
+        let locals = mine.filter(|s| !fixed.contains(s)).collect();
+        Body { steps: steps.into(), locals, results: results.into() }
+    }
+
+    /// Sets where values of a graph die; `kept` are needed after its last step.
+    fn finish(&self, steps: &mut [Step], graph: GraphId, kept: &[Slot]) {
+        let fixed = self.fixed();
+        let mine = self.owners.iter().zip(0u32..).filter(|(g, _)| **g == graph).map(|(_, slot)| slot);
+        let local = mine.filter(|s| !kept.contains(s) && !fixed.contains(s)).collect();
+        deaths::set(steps, &local);
+    }
+
+    /// Slots whose value is there before a run begins and stays.
+    fn fixed(&self) -> HashSet<Slot> {
+        self.presets.iter().map(|p| p.0).chain(self.once.iter().flat_map(made)).collect()
+    }
+
+    /// Sizes of a body's output as far as they are fixed, 0 where they are not.
+    fn fixed_shape(&self, body: GraphId, output: usize) -> Box<[i64]> {
+        let value = self.graph.value(self.graph.body(body).outputs[output]);
+        let dims = value.ty.as_ref().and_then(Type::as_tensor).and_then(|t| t.dims.as_ref());
+        dims.map_or_else(Box::default, |dims| {
+            dims.iter().map(|&d| self.graph.exprs().as_const(d).unwrap_or(0)).collect()
+        })
+    }
+
+    /// Slots of a body's inputs.
+    fn body_inputs(&mut self, body: GraphId) -> Vec<Slot> {
+        let inputs = self.graph.body(body).inputs.clone();
+        inputs.into_iter().map(|v| self.slot(v, body)).collect()
+    }
+
+    /// The steps of a loop's body and the slots of its outputs, all different and none an input's.
+    fn loop_body(&mut self, body: GraphId, inputs: &[Slot]) -> Result<(Vec<Step>, Vec<Slot>)> {
+        let before = self.moved.clone();
+        let mut steps = self.graph(body)?;
+        let mut outs: Vec<Slot> = Vec::new();
+        for &value in &self.graph.body(body).outputs.clone() {
+            let slot = self.on_host(value, body, &mut steps)?;
+            let own = self.owners[slot as usize] == body && !self.presets.iter().any(|p| p.0 == slot);
+            if own && !outs.contains(&slot) && !inputs.contains(&slot) {
+                outs.push(slot);
+                continue;
+            }
+            let info = SlotInfo { output: None, defines: Box::new([]), ..self.info(value) };
+            let to = self.new_slot(info, SpaceId::HOST, body);
+            steps.push(Step::Share { from: slot, to, deaths: Box::new([]) });
+            outs.push(to);
+        }
+        self.moved = before;
+        Ok((steps, outs))
+    }
+
+    fn repeat(&mut self, id: NodeId, ins: &[Option<Slot>], outs: &[Option<Slot>]) -> Option<Result<Step>> {
+        let body = control::body(self.graph.node(id), "body")?;
+        let count = ins.len().checked_sub(2)?;
+        let inside = self.body_inputs(body);
+        let ends = self.graph.body(body).outputs.len();
+        let initial: Vec<Slot> = ins[2..].iter().copied().collect::<Option<_>>()?;
+        if inside.len() != count + 2 || ends < count + 1 || outs.len() > ends - 1 {
+            return None;
+        }
+        let (steps, next) = match self.loop_body(body, &inside) {
+            Ok(found) => found,
+            Err(e) => return Some(Err(e)),
+        };
+        let out = |k: usize| outs.get(k).copied().flatten();
+        let carried = carried(&initial, &inside[2..], &next[1..], out);
+        let stack = |k: usize| {
+            let empty = self.fixed_shape(body, k);
+            Stack { from: next[k], to: out(k - 1), axis: 0, reverse: false, empty }
+        };
+        let scans = (count + 1..ends).map(stack).collect();
+        let body = self.loop_end(body, steps, &next);
+        let step = LoopStep {
+            node: id.raw(),
+            trip: ins[0],
+            cond: ins[1],
+            iter_in: inside[0],
+            cond_in: inside[1],
+            cond_out: next[0],
+            carried,
+            scans,
+            body,
+        };
+        Some(Ok(Step::Loop { step: Box::new(step), deaths: Box::new([]) }))
+    }
+
+    fn scan(&mut self, id: NodeId, ins: &[Option<Slot>], outs: &[Option<Slot>]) -> Option<Result<Step>> {
+        let node = self.graph.node(id);
+        let body = control::body(node, "body")?;
+        let rows = usize::try_from(node.attr("num_scan_inputs")?.as_int()?).ok()?;
+        let states = ins.len().checked_sub(rows)?;
+        let inside = self.body_inputs(body);
+        let ends = self.graph.body(body).outputs.len();
+        let from: Vec<Slot> = ins.iter().copied().collect::<Option<_>>()?;
+        if inside.len() != ins.len() || ends < states || outs.len() > ends {
+            return None;
+        }
+        let made = ends - states;
+        let ints = |attr: &str, count: usize| control::ints(node, attr, count, 0);
+        let (in_axes, in_dirs) = (ints("scan_input_axes", rows), ints("scan_input_directions", rows));
+        let (out_axes, out_dirs) = (ints("scan_output_axes", made), ints("scan_output_directions", made));
+        let (steps, next) = match self.loop_body(body, &inside) {
+            Ok(found) => found,
+            Err(e) => return Some(Err(e)),
+        };
+        let out = |k: usize| outs.get(k).copied().flatten();
+        let row = |k: usize| {
+            let (from, inside) = (from[states + k], inside[states + k]);
+            Rows { from, inside, axis: in_axes[k], reverse: in_dirs[k] == 1 }
+        };
+        let stack = |k: usize| {
+            let (from, to, empty) = (next[states + k], out(states + k), self.fixed_shape(body, states + k));
+            Stack { from, to, axis: out_axes[k], reverse: out_dirs[k] == 1, empty }
+        };
+        let (rows, scans) = ((0..rows).map(row).collect(), (0..made).map(stack).collect());
+        let states = carried(&from[..states], &inside[..states], &next[..states], out);
+        let body = self.loop_end(body, steps, &next);
+        let step = ScanStep { node: id.raw(), states, rows, scans, body };
+        Some(Ok(Step::Scan { step: Box::new(step), deaths: Box::new([]) }))
+    }
+
+    fn loop_end(&mut self, body: GraphId, mut steps: Vec<Step>, next: &[Slot]) -> Body {
+        self.finish(&mut steps, body, next);
+        let mut made = self.body(body, Vec::new(), Vec::new());
+        made.steps = steps.into();
+        made
+    }
+}
+
+/// Slots that a step fills.
+fn made(step: &Step) -> Vec<Slot> {
+    match step {
+        Step::Run(run) => run.outs.to_vec(),
+        Step::Copy { to, .. } | Step::Share { to, .. } => vec![*to],
+        _ => Vec::new(),
+    }
+}
+
+fn carried(initial: &[Slot], inside: &[Slot], next: &[Slot], out: impl Fn(usize) -> Option<Slot>) -> Box<[Carried]> {
+    let all = initial.iter().zip(inside).zip(next).enumerate();
+    all.map(|(k, ((&initial, &inside), &next))| Carried { initial, inside, next, result: out(k) }).collect()
+}
+
+fn values(ids: &[u32]) -> impl Iterator<Item = ValueId> + '_ {
+    ids.iter().filter_map(|&v| ValueId::from_index(v))
+}
+
+/// A constant in memory of its own, for runs that hand it out.
+pub(crate) fn owned(constant: &Constant) -> Result<Value> {
+    let tensor = match &constant.data {
+        Data::Strings(texts) => Tensor::strings(&constant.dims, texts),
+        data => Tensor::from_bytes(constant.dtype, &constant.dims, data.bytes()),
+    };
+    tensor.map(Value::Tensor)
+}

@@ -1,0 +1,339 @@
+//! A model that is ready to run.
+//!
+//! [`Session::run`] may be called from many threads at once; each call has a lane of its own, and there is no lock on the
+//! way. A session keeps its execution providers alive.
+
+mod binding;
+mod info;
+mod maker;
+mod onnx;
+mod options;
+mod outputs;
+mod plans;
+mod run;
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use ortolan_graph::{Graph, LoadOptions, load, load_bytes};
+use smallvec::SmallVec;
+
+pub use binding::Binding;
+pub use info::{DimInfo, ValueInfo};
+pub use options::{Model, RunOptions, SessionOptions};
+pub use outputs::Outputs;
+
+use crate::ep::SessionEp;
+use crate::error::{Error, Result, codes};
+use crate::exec::{Account, Lane, Run, Unbound};
+use crate::partition::Report;
+use crate::passes;
+use crate::plan::Binder;
+use crate::pool::Pool;
+use crate::value::Input;
+use info::Io;
+use maker::{Maker, Ready, no_eps};
+use plans::Keyed;
+use run::Stop;
+
+/// A model that is ready to run.
+pub struct Session {
+    io: Io,
+    plans: Plans,
+    relaxed: OnceLock<Result<Box<Plans>>>,
+    source: Option<Source>,
+    account: Arc<Account>,
+    width: u32,
+    report: Report,
+}
+
+/// How a session finds the plan of a run.
+enum Plans {
+    /// One for all shapes.
+    One(Arc<Ready>),
+    /// One per set of shapes, because an EP wants them fixed.
+    Keyed { binder: Box<Binder>, maker: Box<Maker>, plans: Keyed },
+}
+
+/// What is needed to make plans again that do not believe dim names.
+struct Source {
+    model: Model,
+    eps: Vec<SessionEp>,
+    options: SessionOptions,
+}
+
+/// Builds a session.
+#[derive(Clone, Debug, Default)]
+pub struct SessionBuilder {
+    eps: Vec<SessionEp>,
+    options: SessionOptions,
+}
+
+impl SessionBuilder {
+    /// Adds execution providers, the most preferred first.
+    #[must_use]
+    pub fn eps(mut self, eps: impl IntoIterator<Item = SessionEp>) -> Self {
+        self.eps.extend(eps);
+        self
+    }
+
+    /// Threads that a run uses, the caller's own included.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.options.threads = Some(threads);
+        self
+    }
+
+    /// Sets all options.
+    #[must_use]
+    pub fn options(mut self, options: SessionOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Loads the model, splits it over the EPs and compiles the parts.
+    pub fn build(self, model: impl Into<Model>) -> Result<Session> {
+        let SessionBuilder { eps, options } = self;
+        options.check()?;
+        let _caller = Pool::global().enter();
+        let width = options.threads.unwrap_or_else(|| Pool::global().threads());
+        let account = Arc::new(Account::new(options.memory_limit));
+        let model = model.into();
+        let source = Source { model, eps, options };
+        let graph = source.load(true)?;
+        let io = Io::new(&graph);
+        let (plans, report) = source.plans(graph, &account, width)?;
+        let source = if matches!(source.model, Model::Graph(_)) { None } else { Some(source) };
+        Ok(Session { io, plans, relaxed: OnceLock::new(), source, account, width, report })
+    }
+}
+
+impl Source {
+    fn load(&self, believe_dim_names: bool) -> Result<Graph> {
+        let (mmap, dims) = (self.options.mmap, self.options.dims.clone());
+        let options = LoadOptions { mmap, dims, believe_dim_names, ..LoadOptions::default() };
+        let graph = match &self.model {
+            Model::Path(path) => load(path, &options)?,
+            Model::Bytes(bytes, folder) => load_bytes(bytes.clone(), folder.as_deref(), &options)?,
+            Model::Graph(graph) => (**graph).clone(),
+        };
+        passes::run(graph)
+    }
+
+    fn plans(&self, graph: Graph, account: &Arc<Account>, width: u32) -> Result<(Plans, Report)> {
+        if self.eps.is_empty() && !graph.main().nodes.is_empty() {
+            return Err(no_eps());
+        }
+        let maker = Maker::new(graph, &self.eps, &self.options, Arc::clone(account), width)?;
+        if maker.wants_shapes() {
+            let binder = Box::new(Binder::new(maker.graph(), maker.no_symbols().len()));
+            let report = maker.preview()?;
+            let plans = Keyed::new(self.options.max_plans);
+            return Ok((Plans::Keyed { binder, maker: Box::new(maker), plans }, report));
+        }
+        // The graph and its maps go with the maker, but for what parts still hold.
+        let ready = maker.make(&maker.no_symbols())?;
+        let mut report = ready.report.clone();
+        if ready.holds_constants {
+            report.notes.push("an EP reads weights where they lie: the model file stays mapped".to_owned());
+        }
+        Ok((Plans::One(Arc::new(ready)), report))
+    }
+}
+
+impl Session {
+    /// Begins to build a session.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// The model's inputs.
+    pub fn inputs(&self) -> &[ValueInfo] {
+        &self.io.inputs
+    }
+
+    /// The model's outputs.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.io.outputs
+    }
+
+    /// Where every node runs, and why.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Threads that a run uses.
+    pub fn threads(&self) -> u32 {
+        self.width
+    }
+
+    /// Host memory that lanes hold now, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// Gives up memory that is kept for further runs.
+    pub fn trim(&self) {
+        let relaxed = self.relaxed.get().and_then(|p| p.as_ref().ok()).map(|p| &**p);
+        for plans in std::iter::once(&self.plans).chain(relaxed) {
+            match plans {
+                Plans::One(ready) => ready.lanes.trim(),
+                Plans::Keyed { plans, .. } => plans.ready().iter().for_each(|r| r.lanes.trim()),
+            }
+        }
+    }
+
+    /// Runs the model on named inputs.
+    pub fn run<'i, N: AsRef<str>, I: Into<Input<'i>>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, I)>,
+    ) -> Result<Outputs> {
+        self.run_with(inputs, &RunOptions::default())
+    }
+
+    /// Runs the model with options. After an error the session can be used again.
+    pub fn run_with<'i, N: AsRef<str>, I: Into<Input<'i>>>(
+        &self,
+        inputs: impl IntoIterator<Item = (N, I)>,
+        options: &RunOptions,
+    ) -> Result<Outputs> {
+        let _caller = Pool::global().enter();
+        let stop = Stop::of(options);
+        let named = inputs.into_iter().map(|(name, input)| (self.input(name.as_ref()), input.into()));
+        match &self.plans {
+            Plans::One(ready) => self.run_one(ready, named, options, &stop, true),
+            keyed @ Plans::Keyed { .. } => {
+                let inputs = named.map(|(at, input)| Ok((at?, input))).collect::<Result<SmallVec<[_; 8]>>>()?;
+                self.run_keyed(keyed, inputs, options, &stop)
+            }
+        }
+    }
+
+    /// Prepares runs with the same inputs and outputs again and again.
+    pub fn bind(&self) -> Result<Binding<'_>> {
+        Binding::new(self)
+    }
+
+    fn input(&self, name: &str) -> Result<usize> {
+        self.io.input(name).ok_or_else(|| self.unknown(codes::INPUT_UNKNOWN, "input", name, &self.io.inputs))
+    }
+
+    fn output(&self, name: &str) -> Result<usize> {
+        self.io.output(name).ok_or_else(|| self.unknown(codes::OUTPUT_UNKNOWN, "output", name, &self.io.outputs))
+    }
+
+    #[cold]
+    fn unknown(&self, code: crate::codes::Code, kind: &str, name: &str, all: &[ValueInfo]) -> Error {
+        let names: Vec<&str> = all.iter().take(20).map(|i| i.name.as_str()).collect();
+        Error::new(code, format!("there is no {kind} '{name}'; there are: {}", names.join(", ")))
+    }
+
+    fn run_one<'i>(
+        &self,
+        ready: &Arc<Ready>,
+        inputs: impl Iterator<Item = (Result<usize>, Input<'i>)>,
+        options: &RunOptions,
+        stop: &Stop<'_>,
+        relax: bool,
+    ) -> Result<Outputs> {
+        let mut lane = ready.lanes.take(&ready.plan);
+        let result = self.run_on(ready, &mut lane, inputs, options, stop, relax);
+        run::give_back(ready, lane);
+        result
+    }
+
+    fn run_on<'i>(
+        &self,
+        ready: &Arc<Ready>,
+        lane: &mut Lane,
+        inputs: impl Iterator<Item = (Result<usize>, Input<'i>)>,
+        options: &RunOptions,
+        stop: &Stop<'_>,
+        relax: bool,
+    ) -> Result<Outputs> {
+        let plan = &ready.plan;
+        run::begin(lane, options);
+        let mut run = Run { plan, lane, cancel: stop.word(), width: self.width, bound: &[] };
+        let result = match place_all(&mut run, inputs).map(|()| run.bind()) {
+            Ok(Ok(())) => run.all().and_then(|()| run::outputs(&mut run, &self.io)),
+            Ok(Err(Unbound::Names(error))) if relax => self.run_relaxed(&mut run, error, options, stop),
+            Ok(Err(unbound)) => Err(unbound.into()),
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(_) => run::end(plan, run.lane),
+            Err(_) => run.reset(),
+        }
+        run.lane.state.recorder = None;
+        result
+    }
+
+    /// Dim names of this model lie: the same run on a plan that does not believe them.
+    #[cold]
+    fn run_relaxed(&self, run: &mut Run<'_>, why: Error, options: &RunOptions, stop: &Stop<'_>) -> Result<Outputs> {
+        let Some(source) = &self.source else { return Err(why) };
+        let plans = self.relaxed.get_or_init(|| {
+            tracing::warn!("{}: making a plan that does not believe dim names", why.message());
+            let graph = source.load(false)?;
+            source.plans(graph, &self.account, self.width).map(|(plans, _)| Box::new(plans))
+        });
+        let plans = plans.as_ref().map_err(Clone::clone)?;
+        // SAFETY: what the caller lent, it lent for all of this run.
+        let inputs = unsafe { run.take_inputs() };
+        self.run_keyed(plans, inputs, options, stop)
+    }
+
+    fn run_keyed(
+        &self,
+        plans: &Plans,
+        inputs: SmallVec<[(usize, Input<'_>); 8]>,
+        options: &RunOptions,
+        stop: &Stop<'_>,
+    ) -> Result<Outputs> {
+        let ready = plans.of(&inputs)?;
+        let inputs = inputs.into_iter().map(|(at, input)| (Ok(at), input));
+        self.run_one(&ready, inputs, options, stop, false)
+    }
+}
+
+/// Checks the inputs and puts them into their slots.
+fn place_all<'i>(run: &mut Run<'_>, inputs: impl Iterator<Item = (Result<usize>, Input<'i>)>) -> Result<()> {
+    let mut given: u64 = 0;
+    for (at, input) in inputs {
+        let at = at?;
+        let rule = &run.plan.binder.inputs[at];
+        run::check(rule, &input)?;
+        // A slot that is filled was given before, or has a default.
+        let bit = 1u64 << (at % 64);
+        let twice = !run.is_free(at) && (!rule.has_default || (at < 64 && given & bit != 0));
+        if twice {
+            return Err(Error::new(codes::INPUT_UNKNOWN, format!("input '{}' was given twice", rule.name)));
+        }
+        given |= bit;
+        // SAFETY: the inputs' lifetime covers this run, and `end` or `reset` empties the slots before it is over.
+        unsafe { run::place(run.plan, run.lane, at, input) }?;
+    }
+    run::complete(run.plan, run.lane)
+}
+
+impl Plans {
+    /// The plan for these inputs.
+    fn of(&self, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>> {
+        match self {
+            Plans::One(ready) => Ok(Arc::clone(ready)),
+            Plans::Keyed { binder, maker, plans } => {
+                for (at, input) in inputs {
+                    run::check(&binder.inputs[*at], input)?;
+                }
+                let symbols = crate::exec::symbols_of(binder, inputs)?;
+                plans.get(&symbols, maker)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({} inputs, {} outputs)", self.io.inputs.len(), self.io.outputs.len())
+    }
+}

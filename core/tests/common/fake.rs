@@ -1,0 +1,577 @@
+//! An interpreter as an EP, whose options make it behave in every way that a test needs.
+//!
+//! Devices: 0 is a CPU, 1 has memory of its own, 2 wants fixed shapes.
+//! Options: `ops=Add,Relu` what it claims (`*` all it knows), `nodes=Add_y,..` by node name instead, `cost=N` per node in
+//! ns, `space=NAME` inputs and outputs lie there as handles, `late=1` runs finish on another thread, `in_place=1`
+//! overwrites donated inputs, `break=MODE` what it does wrong, `log=NAME` where it notes what it is asked to do.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, LazyLock, Mutex};
+
+use ortolan_ep_abi::author::{self, Options};
+use ortolan_ep_abi::call::{self, Call, ClaimCall, CompileCall, DevicesCall, EMPTY, Error, Result, RunCall};
+use ortolan_ep_abi::codes::{DType, RejectCode};
+use ortolan_ep_abi::raw::{self, WANT_HOST};
+use ortolan_ep_abi::view::{PartDesc, Program, Value};
+
+use ortolan::SessionEp;
+use ortolan::abi::FactoryHandle;
+
+/// Elements.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Data {
+    F(Vec<f32>),
+    I(Vec<i64>),
+    B(Vec<u8>),
+}
+
+/// A tensor of the interpreter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct T {
+    pub shape: Vec<i64>,
+    pub data: Data,
+}
+
+pub const OPS: &[&str] = &[
+    "Add",
+    "Sub",
+    "Mul",
+    "Relu",
+    "Neg",
+    "MatMul",
+    "Less",
+    "Identity",
+    "Concat",
+    "NonZero",
+    "Cast",
+    "Not",
+    "Transpose",
+];
+
+/// Fakes by log name: one line per call.
+static LOGS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Default::default);
+/// What lies in fake memory, by handle.
+static DEVICE: LazyLock<Mutex<HashMap<u64, T>>> = LazyLock::new(Default::default);
+static NEXT: AtomicU64 = AtomicU64::new(3);
+
+pub fn log(name: &str) -> Vec<String> {
+    LOGS.lock().unwrap().get(name).cloned().unwrap_or_default()
+}
+
+pub fn on_device() -> usize {
+    DEVICE.lock().unwrap().len()
+}
+
+/// A fake EP for a session.
+pub fn fake(name: &'static str, options: &[(&str, &str)]) -> SessionEp {
+    static V1: raw::EpV1 = author::Table::<Fake, false>::V1;
+    // SAFETY: a complete table of this binary.
+    let factory = unsafe { FactoryHandle::new(name, &V1, None) }.unwrap();
+    let ep = SessionEp::new(Arc::new(factory), "1.0.0", [(String::new(), 21)].into());
+    options.iter().fold(ep, |ep, (k, v)| ep.option(k, v))
+}
+
+pub struct Fake;
+
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    ops: Vec<String>,
+    nodes: Vec<String>,
+    cost: Option<f64>,
+    space: Option<u32>,
+    late: bool,
+    in_place: bool,
+    broken: String,
+    log: String,
+    sleep_us: u64,
+}
+
+impl author::Factory for Fake {
+    type Ep = FakeEp;
+
+    fn new(_: &Call<'_>) -> Result<Self> {
+        Ok(Fake)
+    }
+
+    fn devices(&self, call: &DevicesCall<'_>) -> Result<()> {
+        let device = |ordinal, kind, static_shapes| call::Device {
+            name: "fake",
+            vendor: "test",
+            ordinal,
+            kind,
+            static_shapes,
+            ..call::Device::default()
+        };
+        call.device(&device(0, raw::DEVICE_CPU, false));
+        call.device(&device(1, raw::DEVICE_GPU, false));
+        call.device(&device(2, raw::DEVICE_NPU, true));
+        Ok(())
+    }
+
+    fn create(&self, call: &Call<'_>, device: u32, options: Options<'_>) -> Result<FakeEp> {
+        let mut c = Config::default();
+        let list = |v: &str| v.split(',').filter(|s| !s.is_empty()).map(str::to_owned).collect();
+        for (key, value) in options.iter() {
+            match key {
+                "ops" if value == "*" => c.ops = OPS.iter().map(|s| (*s).to_owned()).collect(),
+                "ops" => c.ops = list(value),
+                "nodes" => c.nodes = list(value),
+                "cost" => c.cost = value.parse().ok(),
+                "space" => c.space = Some(call.space(value)),
+                "late" => c.late = true,
+                "in_place" => c.in_place = true,
+                "break" => c.broken = value.to_owned(),
+                "log" => c.log = value.to_owned(),
+                "sleep_us" => c.sleep_us = value.parse().unwrap_or(0),
+                _ => return Err(Error::new(format!("there is no option {key}")).with_code(7)),
+            }
+        }
+        Ok(FakeEp { config: c, device })
+    }
+}
+
+pub struct FakeEp {
+    config: Config,
+    device: u32,
+}
+
+impl Config {
+    fn note(&self, line: String) {
+        if !self.log.is_empty() {
+            LOGS.lock().unwrap().entry(self.log.clone()).or_default().push(line);
+        }
+    }
+}
+
+fn claim_node(c: &Config, program: Program<'_>, id: u32) -> Result<(), String> {
+    let node = program.node(id).ok_or("there is no such node")?;
+    let by_name = !c.nodes.is_empty();
+    let wanted = if by_name { c.nodes.iter().any(|n| n == node.name()) } else { c.ops.iter().any(|o| o == node.op()) };
+    if wanted && OPS.contains(&node.op()) { Ok(()) } else { Err(format!("{} is not done", node.op())) }
+}
+
+impl author::Ep for FakeEp {
+    type Part = FakePart;
+    const COPIES: bool = true;
+
+    fn claim(&self, call: &ClaimCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<()> {
+        let (c, mode) = (&self.config, self.config.broken.as_str());
+        let kind = if part.is_exact() { "exact" } else { "free" };
+        c.note(format!("claim {kind} {:?} symbols {:?}", part.nodes(), call.symbols()));
+        let mut whole = Vec::new();
+        for &id in part.nodes() {
+            match claim_node(c, program, id) {
+                Ok(()) if mode == "exact" && part.is_exact() => {
+                    call.reject(id, RejectCode::Memory, "too large together")
+                }
+                Ok(()) if mode == "whole" => whole.push(id),
+                Ok(()) => {
+                    call.claim(&[id], c.cost.unwrap_or(f64::NAN), false);
+                    if mode == "both" {
+                        call.reject(id, RejectCode::Policy, "or not");
+                    }
+                }
+                Err(_) if mode == "silent" => {}
+                Err(text) => call.reject(id, RejectCode::Operator, &text),
+            }
+        }
+        call.claim(&whole, c.cost.unwrap_or(f64::NAN), true);
+        match mode {
+            "nonsense" => call.claim(&[4_000_000], 1.0, false),
+            "claim_fails" => return Err(Error::new("not today")),
+            "claim_panics" => panic!("claim panics"),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn compile(&self, call: &CompileCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<FakePart> {
+        self.config.note(format!("compile {:?} in {:?} out {:?}", part.nodes(), part.inputs(), part.outputs()));
+        match self.config.broken.as_str() {
+            "compile" => return Err(Error::new("the compiler gave up").with_code(5)),
+            "compile_panics" => panic!("compile panics"),
+            _ => {}
+        }
+        if self.device == 2 {
+            let open = program.symbols().len() > call.symbols().iter().filter(|s| **s >= 0).count();
+            if open {
+                return Err(Error::new("a symbol is not bound"));
+            }
+        }
+        if let Some(space) = self.config.space {
+            (0..part.inputs().len() as u32).for_each(|i| call.input_port(i, space));
+            (0..part.outputs().len() as u32).for_each(|i| call.output_port(i, space));
+        }
+        let mut steps = Vec::new();
+        for &id in part.nodes() {
+            let node = program.node(id).ok_or_else(|| Error::new("there is no such node"))?;
+            let ints = |name: &str| node.attr(name).map_or(vec![], |a| a.ints().to_vec());
+            steps.push(Step {
+                op: node.op().to_owned(),
+                id,
+                inputs: node.inputs().to_vec(),
+                outputs: node.outputs().to_vec(),
+                axis: node.attr("axis").and_then(|a| a.int()).unwrap_or(0),
+                to: node.attr("to").and_then(|a| a.int()).unwrap_or(1),
+                perm: ints("perm"),
+            });
+        }
+        let mut constants = HashMap::new();
+        for id in steps.iter().flat_map(|s| s.inputs.iter().copied()) {
+            if let Some(info) = program.value(id)
+                && let Some(value) = info.constant()
+            {
+                constants.insert(id, read(&value)?);
+                call.done_with(info.constant_index().unwrap_or(u32::MAX));
+            }
+        }
+        let (inputs, outputs) = (part.inputs().to_vec(), part.outputs().to_vec());
+        Ok(FakePart { config: self.config.clone(), steps, constants, inputs, outputs })
+    }
+
+    fn copy(&self, call: &RunCall<'_>, space: u32) -> Result<()> {
+        self.config.note(format!("copy to {space}"));
+        let t = read(&call.inputs()[0])?;
+        if space == 0 { write(call, 0, &t) } else { give_device(call, 0, &t, space) }
+    }
+}
+
+pub struct FakePart {
+    config: Config,
+    steps: Vec<Step>,
+    constants: HashMap<u32, T>,
+    inputs: Vec<u32>,
+    outputs: Vec<u32>,
+}
+
+struct Step {
+    op: String,
+    id: u32,
+    inputs: Vec<u32>,
+    outputs: Vec<u32>,
+    axis: i64,
+    to: i64,
+    perm: Vec<i64>,
+}
+
+impl author::Part for FakePart {
+    type Lane = u64;
+
+    fn run(&self, lane: &mut u64, call: &RunCall<'_>) -> Result<()> {
+        *lane += 1;
+        let c = &self.config;
+        c.note(format!("run binding {} symbols {:?}", call.raw().binding, call.symbols()));
+        if c.sleep_us > 0 {
+            let until = std::time::Instant::now() + std::time::Duration::from_micros(c.sleep_us);
+            while std::time::Instant::now() < until {
+                if call.is_cancelled() {
+                    return Err(Error::cancelled());
+                }
+            }
+        }
+        match c.broken.as_str() {
+            "run" => return Err(Error::new("the kernel failed").with_code(9).at(self.steps[0].id)),
+            "run_panics" => panic!("run panics"),
+            "no_output" => return Ok(()),
+            "bad_index" => return call.output_value(99, DType::F32, &[1]).map(|_| ()),
+            "bad_dtype" => return call.output_value(0, DType::I8, &[1]).map(|_| ()),
+            "bad_rank" => return call.output_value(0, DType::F32, &[1, 1, 1, 1, 1, 1, 1]).map(|_| ()),
+            "huge" => return call.alloc(1 << 40).map(|_| ()),
+            "lost" => {
+                std::mem::forget(call.defer()?);
+                return self.finish(call);
+            }
+            _ => {}
+        }
+        if c.late { self.late(call) } else { self.finish(call) }
+    }
+}
+
+impl FakePart {
+    fn compute(&self, call: &RunCall<'_>) -> Result<HashMap<u32, T>> {
+        let mut env = self.constants.clone();
+        for (&id, value) in self.inputs.iter().zip(call.inputs()) {
+            if value.raw().space != self.config.space.unwrap_or(0) {
+                return Err(Error::new(format!("input {id} lies in space {}", value.raw().space)));
+            }
+            env.insert(id, read(value)?);
+        }
+        for step in &self.steps {
+            let inputs: Vec<&T> = step.inputs.iter().filter_map(|id| env.get(id)).collect();
+            let made = interpret(step, &inputs).map_err(|e| Error::new(e).at(step.id))?;
+            env.insert(step.outputs[0], made);
+        }
+        Ok(env)
+    }
+
+    fn finish(&self, call: &RunCall<'_>) -> Result<()> {
+        let env = self.compute(call)?;
+        for (at, id) in self.outputs.iter().enumerate() {
+            self.put(call, at as u32, &env[id])?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, call: &RunCall<'_>, at: u32, t: &T) -> Result<()> {
+        match self.config.space {
+            Some(space) if call.wants(at as usize) != WANT_HOST => give_device(call, at, t, space),
+            _ if self.config.in_place => {
+                let donated = |v: &Value<'_>| v.is_donated() && v.shape() == t.shape && v.bytes().is_some();
+                match call.inputs().iter().position(donated) {
+                    Some(from) if at == 0 => {
+                        let raw = call.inputs()[from].raw();
+                        // SAFETY: donated host memory with room for exactly these elements.
+                        unsafe { store(t, raw.data) };
+                        self.config.note("in place".to_owned());
+                        call.give_input(at, from)
+                    }
+                    _ => write(call, at, t),
+                }
+            }
+            _ => write(call, at, t),
+        }
+    }
+
+    /// Asks for the outputs now and fills them later, on another thread.
+    fn late(&self, call: &RunCall<'_>) -> Result<()> {
+        struct Sent(*mut u8, T);
+        // SAFETY: the host keeps the memory until the fence is complete.
+        unsafe impl Send for Sent {}
+        let env = self.compute(call)?;
+        let mut todo = Vec::new();
+        for (at, id) in self.outputs.iter().enumerate() {
+            let t = env[id].clone();
+            let value = call.output_value(at as u32, dtype(&t), &t.shape)?;
+            todo.push(Sent(value.data, t));
+        }
+        let fence = call.defer()?;
+        let broken = self.config.broken.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            for Sent(data, t) in todo {
+                // SAFETY: as above; the memory is that of `t`'s shape.
+                unsafe { store(&t, data) };
+            }
+            fence.complete(if broken == "late" { Err(Error::new("the queue broke").with_code(4)) } else { Ok(()) });
+        });
+        Ok(())
+    }
+}
+
+fn dtype(t: &T) -> DType {
+    match t.data {
+        Data::F(_) => DType::F32,
+        Data::I(_) => DType::I64,
+        Data::B(_) => DType::Bool,
+    }
+}
+
+fn bytes(t: &T) -> Vec<u8> {
+    match &t.data {
+        Data::F(v) => v.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+        Data::I(v) => v.iter().flat_map(|x| x.to_ne_bytes()).collect(),
+        Data::B(v) => v.clone(),
+    }
+}
+
+/// # Safety
+/// `to` has room for the elements.
+unsafe fn store(t: &T, to: *mut u8) {
+    let all = bytes(t);
+    // SAFETY: the caller's promise.
+    unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), to, all.len()) }
+}
+
+fn write(call: &RunCall<'_>, at: u32, t: &T) -> Result<()> {
+    let value = call.output_value(at, dtype(t), &t.shape)?;
+    // SAFETY: the host gave memory for that shape.
+    unsafe { store(t, value.data) };
+    Ok(())
+}
+
+/// Frees its entry of the fake memory.
+struct Handle(u64);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        DEVICE.lock().unwrap().remove(&self.0);
+    }
+}
+
+fn give_device(call: &RunCall<'_>, at: u32, t: &T, space: u32) -> Result<()> {
+    // Odd and small: nothing that could be taken for an address.
+    let id = NEXT.fetch_add(2, SeqCst);
+    DEVICE.lock().unwrap().insert(id, t.clone());
+    let value = raw::Value {
+        kind: raw::VALUE_TENSOR,
+        dtype: dtype(t) as u32,
+        rank: t.shape.len() as u32,
+        shape: t.shape.as_ptr(),
+        data: std::ptr::without_provenance_mut(id as usize),
+        bytes: bytes(t).len() as u64,
+        space,
+        ..EMPTY
+    };
+    // SAFETY: the value lies in the fake's own space until the handle is dropped.
+    unsafe { call.give_own(at, &value, Box::new(Handle(id))) }
+}
+
+fn read(value: &Value<'_>) -> Result<T> {
+    let shape = value.shape().to_vec();
+    if value.raw().space != 0 {
+        let all = DEVICE.lock().unwrap();
+        return all.get(&(value.raw().data.addr() as u64)).cloned().ok_or_else(|| Error::new("a handle that is gone"));
+    }
+    let data = match value.dtype() {
+        Some(DType::F32) => value.to_vec().map(Data::F),
+        Some(DType::I64) => value.to_vec().map(Data::I),
+        Some(DType::Bool) => value.bytes().map(|b| Data::B(b.to_vec())),
+        _ => None,
+    };
+    data.map(|data| T { shape, data }).ok_or_else(|| Error::new(format!("{value:?} cannot be read")))
+}
+
+fn interpret(step: &Step, ins: &[&T]) -> std::result::Result<T, String> {
+    let unary = |f: fn(f32) -> f32, g: fn(i64) -> i64| {
+        let data = match &ins[0].data {
+            Data::F(v) => Data::F(v.iter().map(|&x| f(x)).collect()),
+            Data::I(v) => Data::I(v.iter().map(|&x| g(x)).collect()),
+            Data::B(v) => Data::B(v.clone()),
+        };
+        T { shape: ins[0].shape.clone(), data }
+    };
+    Ok(match step.op.as_str() {
+        "Add" => binary(ins, |a, b| a + b, |a, b| a + b)?,
+        "Sub" => binary(ins, |a, b| a - b, |a, b| a - b)?,
+        "Mul" => binary(ins, |a, b| a * b, |a, b| a.wrapping_mul(b))?,
+        "Less" => {
+            let t = binary(ins, |a, b| f32::from(a < b), |a, b| i64::from(a < b))?;
+            let data = match t.data {
+                Data::F(v) => v.iter().map(|&x| u8::from(x != 0.0)).collect(),
+                Data::I(v) => v.iter().map(|&x| u8::from(x != 0)).collect(),
+                Data::B(v) => v,
+            };
+            T { shape: t.shape, data: Data::B(data) }
+        }
+        "Relu" => unary(|x| x.max(0.0), |x| x.max(0)),
+        "Neg" => unary(|x| -x, |x| -x),
+        "Identity" => ins[0].clone(),
+        "Not" => match &ins[0].data {
+            Data::B(v) => T { shape: ins[0].shape.clone(), data: Data::B(v.iter().map(|&x| 1 - x).collect()) },
+            _ => return Err("Not of no bool".into()),
+        },
+        "Cast" => T { shape: ins[0].shape.clone(), data: cast(&ins[0].data, step.to) },
+        "MatMul" => matmul(ins[0], ins[1])?,
+        "Concat" => concat(ins, step.axis)?,
+        "NonZero" => nonzero(ins[0]),
+        "Transpose" => transpose(ins[0], &step.perm)?,
+        other => return Err(format!("{other} is not done")),
+    })
+}
+
+fn cast(data: &Data, to: i64) -> Data {
+    let floats: Vec<f32> = match data {
+        Data::F(v) => v.clone(),
+        Data::I(v) => v.iter().map(|&x| x as f32).collect(),
+        Data::B(v) => v.iter().map(|&x| f32::from(x)).collect(),
+    };
+    match to {
+        7 => Data::I(floats.iter().map(|&x| x as i64).collect()),
+        9 => Data::B(floats.iter().map(|&x| u8::from(x != 0.0)).collect()),
+        _ => Data::F(floats),
+    }
+}
+
+fn binary(ins: &[&T], f: fn(f32, f32) -> f32, g: fn(i64, i64) -> i64) -> std::result::Result<T, String> {
+    let [a, b] = ins else { return Err(format!("{} inputs", ins.len())) };
+    let rank = a.shape.len().max(b.shape.len());
+    let dim = |t: &T, k: usize| (k + t.shape.len()).checked_sub(rank).map_or(1, |i| t.shape[i]);
+    let mut shape = Vec::new();
+    for k in 0..rank {
+        let (x, y) = (dim(a, k), dim(b, k));
+        if x != y && x != 1 && y != 1 {
+            return Err(format!("{:?} and {:?} do not broadcast", a.shape, b.shape));
+        }
+        shape.push(if x == 1 { y } else { x });
+    }
+    let total: i64 = shape.iter().product();
+    let index = |t: &T, mut n: i64| {
+        let (mut at, mut stride) = (0, 1);
+        for k in (0..rank).rev() {
+            let (i, d) = (n % shape[k].max(1), dim(t, k));
+            n /= shape[k].max(1);
+            if d != 1 {
+                at += i * stride;
+            }
+            stride *= d;
+        }
+        at as usize
+    };
+    let data = match (&a.data, &b.data) {
+        (Data::F(x), Data::F(y)) => Data::F((0..total).map(|n| f(x[index(a, n)], y[index(b, n)])).collect()),
+        (Data::I(x), Data::I(y)) => Data::I((0..total).map(|n| g(x[index(a, n)], y[index(b, n)])).collect()),
+        _ => return Err("types differ".into()),
+    };
+    Ok(T { shape, data })
+}
+
+fn matmul(a: &T, b: &T) -> std::result::Result<T, String> {
+    let (Data::F(x), Data::F(y), [m, k], [k2, n]) = (&a.data, &b.data, &a.shape[..], &b.shape[..]) else {
+        return Err("only matrices of f32".into());
+    };
+    if k != k2 {
+        return Err(format!("{k} columns against {k2} rows"));
+    }
+    let (m, k, n) = (*m as usize, *k as usize, *n as usize);
+    let cell = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * y[l * n + j]).sum();
+    let data = (0..m * n).map(|c| cell(c / n.max(1), c % n.max(1))).collect();
+    Ok(T { shape: vec![m as i64, n as i64], data: Data::F(data) })
+}
+
+fn concat(ins: &[&T], axis: i64) -> std::result::Result<T, String> {
+    let rank = ins[0].shape.len() as i64;
+    let axis = if axis < 0 { axis + rank } else { axis } as usize;
+    let mut shape = ins[0].shape.clone();
+    shape[axis] = ins.iter().map(|t| t.shape[axis]).sum();
+    let outer: i64 = shape[..axis].iter().product();
+    let row = |t: &T| t.shape[axis..].iter().product::<i64>() as usize;
+    let gather = |pick: &dyn Fn(&T, std::ops::Range<usize>)| {
+        for o in 0..outer as usize {
+            ins.iter().for_each(|t| pick(t, o * row(t)..(o + 1) * row(t)));
+        }
+    };
+    let (floats, ints) = (std::cell::RefCell::new(vec![]), std::cell::RefCell::new(vec![]));
+    gather(&|t, r| match &t.data {
+        Data::F(v) => floats.borrow_mut().extend_from_slice(&v[r]),
+        Data::I(v) => ints.borrow_mut().extend_from_slice(&v[r]),
+        Data::B(_) => {}
+    });
+    let data =
+        if matches!(ins[0].data, Data::F(_)) { Data::F(floats.into_inner()) } else { Data::I(ints.into_inner()) };
+    Ok(T { shape, data })
+}
+
+fn nonzero(t: &T) -> T {
+    let hit: Vec<bool> = match &t.data {
+        Data::F(v) => v.iter().map(|&x| x != 0.0).collect(),
+        Data::I(v) => v.iter().map(|&x| x != 0).collect(),
+        Data::B(v) => v.iter().map(|&x| x != 0).collect(),
+    };
+    let found: Vec<usize> = hit.iter().enumerate().filter(|(_, h)| **h).map(|(i, _)| i).collect();
+    let mut data = Vec::new();
+    for k in 0..t.shape.len() {
+        let stride: i64 = t.shape[k + 1..].iter().product();
+        data.extend(found.iter().map(|&i| i as i64 / stride.max(1) % t.shape[k]));
+    }
+    T { shape: vec![t.shape.len() as i64, found.len() as i64], data: Data::I(data) }
+}
+
+fn transpose(t: &T, perm: &[i64]) -> std::result::Result<T, String> {
+    let (Data::F(x), [m, n]) = (&t.data, &t.shape[..]) else { return Err("only matrices of f32".into()) };
+    if perm == [0, 1] {
+        return Ok(t.clone());
+    }
+    let (m, n) = (*m as usize, *n as usize);
+    Ok(T { shape: vec![n as i64, m as i64], data: Data::F((0..m * n).map(|c| x[c % m * n + c / m]).collect()) })
+}
