@@ -33,7 +33,10 @@ pub(crate) enum Right<'a> {
     /// Columns are next to each other: read as if packed, but for a last panel
     /// that is not full.
     Direct(Mat<'a>),
-    Pack(Mat<'a>),
+    /// Each panel by its worker, just before the only pass over it.
+    PackPanels(Mat<'a>),
+    /// A block at a time, for all workers and several passes.
+    PackBlocks(Mat<'a>),
 }
 
 /// A product whose operands fit each other.
@@ -70,10 +73,15 @@ impl Scratch {
         let panels_at_once = block_panels(isa, k).min(n.div_ceil(panel_columns(isa)));
         let tile = tile_stride(isa, tiles, k);
         Scratch {
-            b: if packs_b { panel.saturating_mul(panels_at_once) } else { 0 },
+            b: if packs_b && tiles.parts() > tiles_at_once { panel.saturating_mul(panels_at_once) } else { 0 },
             a: if packs_a { tile.saturating_mul(tiles_at_once) } else { 0 },
             panel: if packs_b { panel } else { 0 },
         }
+    }
+
+    /// Whether there is room for a block of B.
+    pub fn has_block(&self) -> bool {
+        self.b > 0
     }
 
     pub fn len(&self, width: usize) -> usize {
@@ -125,7 +133,7 @@ impl Product<'_> {
         assert!(scratch.len() >= cut.len(threads.width()), "scratch of a product");
         let memory = Memory { at: scratch.as_mut_ptr(), cut };
         let panels = self.n.div_ceil(panel_columns(self.isa));
-        let Right::Pack(b) = self.b else {
+        let Right::PackBlocks(b) = self.b else {
             return self.spread(memory, 0..panels, 0..self.blocks.parts(), threads);
         };
         let at_once = block_panels(self.isa, self.blocks.longest());
@@ -189,12 +197,12 @@ impl Product<'_> {
 
     /// One block of K for some tiles and panels.
     fn region(&self, spot: &Spot, tiles: Range<usize>, panels: Range<usize>) {
-        self.pack_last_panel(spot, &panels);
         let at_once = block_tiles(self.isa, self.blocks.longest());
         for first in tiles.clone().step_by(at_once) {
             let tiles = first..tiles.end.min(first + at_once);
             self.pack_tiles(spot, tiles.clone());
             for panel in panels.clone() {
+                self.pack_own_panel(spot, panel);
                 let (b, b_step) = self.b_of(spot, panel);
                 for tile in tiles.clone() {
                     let (a, a_step) = self.a_of(spot, tile, tile - first);
@@ -218,19 +226,20 @@ impl Product<'_> {
         }
     }
 
-    /// Packs the last panel of a B that is read where it lies, if it is among
-    /// these and lacks columns: the micro-kernel reads whole vectors.
-    fn pack_last_panel(&self, spot: &Spot, panels: &Range<usize>) {
-        let Right::Direct(b) = self.b else { return };
+    /// Packs a panel of B for this worker, if that is the way: the micro-kernel
+    /// reads whole vectors, so a panel that lacks columns is always packed.
+    fn pack_own_panel(&self, spot: &Spot, panel: usize) {
         let columns = panel_columns(self.isa);
-        if panels.end * columns <= self.n || panels.is_empty() {
-            return;
-        }
+        let b = match self.b {
+            Right::PackPanels(b) => b,
+            Right::Direct(b) if (panel + 1) * columns > self.n => b,
+            _ => return,
+        };
         let k = self.blocks.range(spot.block);
         let len = k.len() * columns;
         // SAFETY: the worker's own panel, which holds the longest block.
         let dst = unsafe { core::slice::from_raw_parts_mut(spot.memory.panel(spot.worker), len) };
-        pack_panel(self.isa, b, k, (panels.end - 1) * columns, dst);
+        pack_panel(self.isa, b, k, panel * columns, dst);
     }
 
     /// Where a panel of B begins, and its step along K.
@@ -242,8 +251,8 @@ impl Product<'_> {
                 let k = self.blocks.start(spot.block);
                 (b.at(k, panel * columns), b.row_step)
             }
-            Right::Direct(_) => (spot.memory.panel(spot.worker), columns),
-            Right::Pack(_) => {
+            Right::Direct(_) | Right::PackPanels(_) => (spot.memory.panel(spot.worker), columns),
+            Right::PackBlocks(_) => {
                 let len = self.blocks.len(spot.block) * columns;
                 (spot.memory.shared_b().wrapping_add((panel - spot.shared_from) * len), columns)
             }
@@ -279,6 +288,9 @@ impl Product<'_> {
         let columns = panel_columns(self.isa).min(self.n - column);
         let c = self.c.wrapping_add(rows.start * self.c_step + column);
         let mut job = Tile::new(self.blocks.len(block), (a, a_step), (b, b_step));
+        // The next panel of a B that lies in rows: no prefetcher of the CPU
+        // follows steps of a row.
+        job.ahead = if b_step == panel_columns(self.isa) { 0 } else { panel_columns(self.isa) };
         (job.c, job.c_step, job.columns) = (c, self.c_step, columns);
         self.finish.apply(&mut job, rows.start, column, first, last);
         // SAFETY: the split of rows keeps to `max_rows`; `new` of the operands,

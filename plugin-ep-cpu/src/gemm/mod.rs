@@ -167,18 +167,19 @@ impl Gemm {
     ) -> Result<(), KernelError> {
         let (tiles, blocks) = self.splits();
         let panels = self.n.div_ceil(panel_columns(self.isa));
-        let b = match b {
-            Rhs::Packed(layout, data) => Right::Packed(layout, data),
-            Rhs::Plain(b) if b.col_step == 1 && tiles.parts() <= DIRECT_TILES => Right::Direct(b),
-            Rhs::Plain(b) => Right::Pack(b),
-        };
         let a = match a {
             Lhs::Packed(layout, data) => Left::Packed(layout, data),
             Lhs::Plain(a) if self.m == 1 => Left::Direct(a),
             Lhs::Plain(a) if a.row_step == 1 && panels <= DIRECT_PANELS => Left::Direct(a),
             Lhs::Plain(a) => Left::Pack(a),
         };
-        let cut = self.cut(matches!(a, Left::Pack(_)), !matches!(b, Right::Packed(..)));
+        let cut = self.cut(matches!(a, Left::Pack(_)), matches!(b, Rhs::Plain(_)));
+        let b = match b {
+            Rhs::Packed(layout, data) => Right::Packed(layout, data),
+            Rhs::Plain(b) if cut.has_block() => Right::PackBlocks(b),
+            Rhs::Plain(b) if b.col_step == 1 && tiles.parts() <= DIRECT_TILES => Right::Direct(b),
+            Rhs::Plain(b) => Right::PackPanels(b),
+        };
         enough("the scratch memory", cut.len(threads.width()), scratch.len())?;
         let product = Product { isa: self.isa, tiles, blocks, n: self.n, a, b, c: out.c, c_step: out.step, finish };
         product.run(cut, scratch, threads)

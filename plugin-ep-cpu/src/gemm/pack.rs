@@ -190,6 +190,9 @@ impl Kernel for Panel<'_> {
             let first = self.columns.min(S::LANES);
             for k in self.k {
                 let from = at(k, self.column);
+                // The next panel, which no prefetcher of the CPU foresees.
+                s.prefetch(from.wrapping_add(width));
+                s.prefetch(from.wrapping_add(width + S::LANES));
                 if self.columns == width {
                     // SAFETY: two vectors in a row of the matrix and of the panel.
                     unsafe {

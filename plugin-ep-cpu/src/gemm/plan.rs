@@ -59,18 +59,18 @@ pub(crate) fn slack(isa: Isa) -> usize {
     isa.lanes()
 }
 
-/// Blocks along K, one when K is 0. A tile's panel of A fills at most three
-/// quarters of the first cache; beyond 512 steps nothing is gained.
+/// Blocks along K, one when K is 0. Long ones, because C is read and written once
+/// for each; a tile of A still mostly stays in the first cache.
 pub(crate) fn block_k(isa: Isa, k: usize) -> Split {
-    let longest = caches().l1 * 3 / 4 / size_of::<f32>() / max_rows(isa);
-    let parts = k.div_ceil(longest.clamp(64, 512));
+    let longest = caches().l1 * 4 / 3 / size_of::<f32>() / max_rows(isa);
+    let parts = k.div_ceil(longest.clamp(64, 768));
     Split::into_parts(k, parts)
 }
 
-/// Tiles of A in a block that fills at most half of the second cache.
+/// Tiles of A in a block that fills at most a quarter of the second cache.
 pub(crate) fn block_tiles(isa: Isa, k: usize) -> usize {
     let tile = max_rows(isa) * k.max(1) * size_of::<f32>();
-    (caches().l2 / 2 / tile).max(1)
+    (caches().l2 / 4 / tile).max(1)
 }
 
 /// Panels of B, packed on the fly, that fill at most a quarter of the third cache.

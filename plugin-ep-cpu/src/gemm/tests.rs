@@ -223,13 +223,19 @@ fn every_pair_of_forms() {
 
 #[test]
 fn more_than_one_block_of_everything() {
-    for isa in Isa::available() {
-        for (m, n, k) in [(1, 300, 1100), (2, 40, 1500), (310, 70, 450), (33, 65, 1030), (5, 600, 520)] {
-            for (fa, fb) in [(Dense, Dense), (Turned, Turned), (Packed, Packed)] {
-                let a = Operand::new(fa, m, k, 5);
-                let b = Operand::new(fb, k, n, 6);
-                Case::new(isa, &a, &b).check("blocks");
-            }
+    let shapes = [
+        ("blocks of K", (1, 300, 1100), Dense, Packed),
+        ("blocks of K", (2, 40, 1600), Turned, Turned),
+        ("blocks of K", (33, 65, 1030), Packed, Packed),
+        ("blocks of rows", (310, 70, 450), Dense, Packed),
+        ("blocks of rows, B packed for all", (310, 70, 450), Turned, Dense),
+        ("groups of columns", (150, 1500, 770), Dense, Dense),
+    ];
+    for (name, (m, n, k), fa, fb) in shapes {
+        let (a, b) = (Operand::new(fa, m, k, 5), Operand::new(fb, k, n, 6));
+        let products = products(&a, &b);
+        for isa in Isa::available() {
+            Case::new(isa, &a, &b).check_against(&products, name);
         }
     }
 }

@@ -11,6 +11,8 @@ use crate::simd::{Isa, Kernel, Simd};
 
 /// Vectors side by side in a panel of B.
 const VECTORS: usize = 2;
+/// Steps along K before its end at which a tile asks for C.
+const LATE_STEPS: usize = 128;
 /// Rows of the highest tile of any instruction set.
 const MOST_ROWS: usize = 14;
 
@@ -49,6 +51,8 @@ pub(crate) struct Tile {
     /// One or two vectors for each step along K.
     pub b: *const f32,
     pub b_step: usize,
+    /// Values from what is read of B to what to ask the caches for, or 0.
+    pub ahead: usize,
     pub c: *mut f32,
     pub c_step: usize,
     /// Columns of C to be written.
@@ -75,6 +79,7 @@ impl Tile {
             a_step,
             b,
             b_step,
+            ahead: 0,
             c: ptr::null_mut(),
             c_step: 0,
             columns: 0,
@@ -141,11 +146,6 @@ impl<const R: usize, const V: usize, const U: usize> Kernel for Job<'_, R, V, U>
         // Tiles that are too high for this instruction set are not compiled.
         if R <= rows_of::<S>() {
             let t = self.0;
-            for i in 0..R {
-                let c = t.c.wrapping_add(i * t.c_step);
-                s.prefetch(c);
-                s.prefetch(c.wrapping_add(t.columns - 1));
-            }
             // SAFETY: the promises of `run`.
             let sums = unsafe { products::<S, R, V, U>(s, t) };
             // SAFETY: the promises of `run`.
@@ -161,20 +161,41 @@ impl<const R: usize, const V: usize, const U: usize> Kernel for Job<'_, R, V, U>
 #[inline(always)]
 unsafe fn products<S: Simd, const R: usize, const V: usize, const U: usize>(s: S, t: &Tile) -> [[S::F32; V]; R] {
     let mut sums = [[[s.zero(); V]; R]; U];
-    let (mut a, mut b) = (t.a, t.b);
-    for _ in 0..t.k / U {
-        for sums in &mut sums {
-            // SAFETY: k * U + u stays below t.k.
-            unsafe { step(s, a, b, sums) };
-            a = a.wrapping_add(t.a_step);
-            b = b.wrapping_add(t.b_step);
+    let mut at = (t.a, t.b);
+    // C is asked for shortly before it is needed: what is fetched earlier is
+    // driven out again by A and B streaming through the first cache.
+    let rounds = t.k / U;
+    let late = rounds.min(LATE_STEPS / U);
+    for (rounds, is_late) in [(rounds - late, false), (late, true)] {
+        if is_late {
+            for i in 0..R {
+                let c = t.c.wrapping_add(i * t.c_step);
+                s.prefetch(c);
+                s.prefetch(c.wrapping_add(t.columns - 1));
+            }
+        }
+        if t.ahead == 0 {
+            for _ in 0..rounds {
+                for sums in &mut sums {
+                    // SAFETY: fewer than t.k steps were taken.
+                    at = unsafe { step(s, t, at, sums) };
+                }
+            }
+        } else {
+            for _ in 0..rounds {
+                for sums in &mut sums {
+                    for v in 0..V {
+                        s.prefetch(at.1.wrapping_add(t.ahead + v * S::LANES));
+                    }
+                    // SAFETY: fewer than t.k steps were taken.
+                    at = unsafe { step(s, t, at, sums) };
+                }
+            }
         }
     }
     for _ in 0..t.k % U {
         // SAFETY: as many steps are left.
-        unsafe { step(s, a, b, &mut sums[0]) };
-        a = a.wrapping_add(t.a_step);
-        b = b.wrapping_add(t.b_step);
+        at = unsafe { step(s, t, at, &mut sums[0]) };
     }
     let mut total = sums[0];
     for sums in &sums[1..] {
@@ -185,17 +206,17 @@ unsafe fn products<S: Simd, const R: usize, const V: usize, const U: usize>(s: S
     total
 }
 
-/// One step along K.
+/// One step along K, from where A and B stand to where they stand next.
 ///
 /// # Safety
-/// `a` is readable for `R` values, `b` for `V` vectors.
+/// `R` values of A and `V` vectors of B are readable.
 #[inline(always)]
 unsafe fn step<S: Simd, const R: usize, const V: usize>(
     s: S,
-    a: *const f32,
-    b: *const f32,
+    t: &Tile,
+    (a, b): (*const f32, *const f32),
     sums: &mut [[S::F32; V]; R],
-) {
+) -> (*const f32, *const f32) {
     let mut row = [s.zero(); V];
     for (v, vector) in row.iter_mut().enumerate() {
         // SAFETY: v < V.
@@ -208,6 +229,7 @@ unsafe fn step<S: Simd, const R: usize, const V: usize>(
             *sum = s.fma(a, b, *sum);
         }
     }
+    (a.wrapping_add(t.a_step), b.wrapping_add(t.b_step))
 }
 
 /// All that follows the products, one term after the other over the whole tile:
