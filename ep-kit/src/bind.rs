@@ -7,7 +7,7 @@ use crate::arena::{ArenaPlan, Life};
 use crate::args::{ABSENT, Arg};
 use crate::error::Fault;
 use crate::expr::{UNKNOWN, eval};
-use crate::plan::{From, Group, Plan, Segment};
+use crate::plan::{End, From, Group, Plan, Segment};
 use crate::shapes::{ShapeNumbers, Shapes};
 use crate::slab::Slab;
 use crate::{bytes, expr};
@@ -89,6 +89,7 @@ impl KitLane {
         bound.ready = segment;
         let part = &plan.segments[segment];
         bound.evaluate(plan, part)?;
+        bound.check_views(plan, part)?;
         bound.place_args(plan, part)?;
         let scratch = bound.bind_kernels(plan, part)?;
         let range = part.groups.start as usize..part.groups.end as usize;
@@ -171,6 +172,21 @@ impl Bound {
                 let size = dtype.bytes(numbers.len()).unwrap_or(0);
                 let memory = memory as usize;
                 bytes::write_numbers(dtype, numbers, &mut self.known.bytes_mut()[memory..memory + size]);
+            }
+        }
+        Ok(())
+    }
+
+    /// A view of another size would reach behind its memory.
+    fn check_views(&self, plan: &Plan, segment: &Segment) -> Result<(), Error> {
+        for view in &plan.views[indices(&segment.views)] {
+            let [from, to] = view.ends;
+            let bytes = |end: End| end.dtype.bytes(self.counts[end.shape as usize]);
+            if bytes(from) != bytes(to) {
+                let table = self.shapes(plan);
+                let text =
+                    format!("{:?} cannot become {:?}: the sizes differ", table.dims(from.shape), table.dims(to.shape));
+                return Err(Fault::data(text).at(view.node, &view.label));
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use crate::args::NO_ALIAS;
 use crate::bytes;
 use crate::draft::{Class, Draft, Drafts, label, operands};
 use crate::node::constant_ints;
-use crate::plan::{ArgPlan, Def, DefSource, End, From, Group, Known, Late, OutPlan, Plan, Segment, Step};
+use crate::plan::{ArgPlan, Def, DefSource, End, From, Group, Known, Late, OutPlan, Plan, Renamed, Segment, Step};
 use crate::slab::aligned;
 use crate::weights::{Reader, Weights};
 use core::ops::Range;
@@ -118,6 +118,7 @@ struct Parts {
     inputs: Vec<End>,
     outputs: Vec<(End, OutPlan)>,
     copies: Vec<ArgPlan>,
+    views: Vec<Renamed>,
 }
 
 /// What `Layout` leaves behind.
@@ -142,6 +143,7 @@ impl<'a> Layout<'_, 'a> {
             inputs: Vec::new(),
             outputs,
             copies: Vec::new(),
+            views: Vec::new(),
         };
         for (position, &k) in steps.iter().enumerate() {
             self.step(position, k, &lives, &mut parts)?;
@@ -152,6 +154,11 @@ impl<'a> Layout<'_, 'a> {
                 let arg = self.arg(self.drafts.root(*value), None)?;
                 parts.copies.push(arg.0);
             }
+        }
+        for view in self.drafts.steps.iter().filter(|s| s.is_view()) {
+            let ends = [self.end(self.drafts.root(view.ins[0]))?, self.end(view.outs[0])?];
+            let label = label(&view.view).into();
+            parts.views.push(Renamed { node: view.view.raw().id, label, ends });
         }
         for &value in self.drafts.request.inputs {
             let end = self.end(value)?;
@@ -486,6 +493,10 @@ fn finish(
     cut(&mut segments, shapes.order.iter().map(|&k| level_of(&numbers.shapes[k])), |s| &mut s.shapes);
     let known = sort_by_level(&laid.known, |k| level_of(&k.exprs));
     cut(&mut segments, known.order.iter().map(|&k| level_of(&laid.known[k].exprs)), |s| &mut s.known);
+    let view_level =
+        |r: &Renamed| r.ends.iter().map(|e| level_of(&numbers.shapes[e.shape as usize])).max().unwrap_or(0);
+    parts.views.sort_by_key(view_level);
+    cut(&mut segments, parts.views.iter().map(view_level), |s| &mut s.views);
     // Groups that are outputs need no place in an arena: they come last and are left out.
     let mut groups = sort_by_level(&laid.groups, |g| g.output.map_or(segment_of(g.group.life.def), |_| NONE));
     groups.order.retain(|&k| laid.groups[k].output.is_none());
@@ -570,6 +581,7 @@ fn finish(
         fixed_elements: laid.fixed.into(),
         element_count,
         known_bytes: laid.known_bytes,
+        views: parts.views.into_iter().map(|r| Renamed { ends: r.ends.map(end), ..r }).collect(),
         groups: groups.order.iter().map(|&k| laid.groups[k].group).collect(),
         defs,
         late: laid.late.into_iter().map(|(_, late)| late).collect(),

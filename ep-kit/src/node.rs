@@ -211,6 +211,12 @@ impl<'a> ValueView<'a> {
         self.info.dims() == other.info.dims()
     }
 
+    /// Whether dimension `axis` is dimension `other_axis` of another value in every run.
+    pub fn same_dim(&self, axis: usize, other: &ValueView<'_>, other_axis: usize) -> bool {
+        let (a, b) = (self.info.dims().get(axis), other.info.dims().get(other_axis));
+        a.is_some() && a == b
+    }
+
     /// Whether its bytes are the same in every run.
     pub fn is_constant(&self) -> bool {
         self.info.constant_index().is_some() || self.info.is_const_expr()

@@ -75,6 +75,7 @@ pub(crate) struct Segment {
     pub exprs: Range<u32>,
     pub shapes: Range<u32>,
     pub known: Range<u32>,
+    pub views: Range<u32>,
     pub groups: Range<u32>,
     pub steps: Range<u32>,
     /// What the steps define for the segments behind.
@@ -87,6 +88,15 @@ pub(crate) struct Segment {
     pub resting: Range<u32>,
     /// Outputs of the part that are asked for before the first step.
     pub outputs: Box<[u32]>,
+}
+
+/// A value that is another one's bytes: both have to be as large.
+#[derive(Debug, Clone)]
+pub(crate) struct Renamed {
+    pub node: u32,
+    pub label: Box<str>,
+    /// Shape and type before and after.
+    pub ends: [End; 2],
 }
 
 /// Values that share memory.
@@ -175,6 +185,7 @@ pub(crate) struct Plan {
     pub fixed_elements: Box<[i64]>,
     pub element_count: usize,
     pub known_bytes: usize,
+    pub views: Box<[Renamed]>,
     pub groups: Box<[Group]>,
     pub defs: Box<[Def]>,
     pub late: Box<[Late]>,

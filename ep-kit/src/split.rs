@@ -3,6 +3,7 @@
 //! One of the files with `unsafe`: it relies on the contract of [`Parallel`], that no index is in two ranges.
 
 use crate::parallel::{Parallel, Stopped};
+use core::ops::Range;
 
 /// Calls `body(worker, first row, rows)` over pieces of `data` that together are all of it. A row is `row` elements, a
 /// piece at least `grain` rows; elements behind the last whole row are left out.
@@ -34,6 +35,33 @@ pub fn rows<T: Send>(
     })
 }
 
+/// Calls `body(worker, parts, their elements)` until each part of `data` was in one call. Part k lies from `starts[k]` to
+/// `starts[k + 1]`.
+///
+/// # Errors
+/// [`Stopped`] when the run was cancelled; some parts are then stale.
+///
+/// # Panics
+/// When `starts` falls, or leaves the data.
+pub fn parts<T: Send>(
+    par: &dyn Parallel,
+    data: &mut [T],
+    starts: &[usize],
+    body: impl Fn(usize, Range<usize>, &mut [T]) + Sync,
+) -> Result<(), Stopped> {
+    assert!(starts.is_sorted() && starts.last().is_none_or(|&end| end <= data.len()), "parts are not in order");
+    let start = Start(data.as_mut_ptr());
+    let count = starts.len().saturating_sub(1);
+    par.for_each(count, 1, &|worker, range| {
+        let start = &start;
+        let (from, to) = (starts[range.start], starts[range.end]);
+        // SAFETY: inside the data, whose borrow lives on; as starts never fall, parts do not overlap, and no other
+        // worker has any of this range's.
+        let piece = unsafe { core::slice::from_raw_parts_mut(start.0.add(from), to - from) };
+        body(worker, range, piece);
+    })
+}
+
 /// A start address that workers share.
 struct Start<T>(*mut T);
 
@@ -43,7 +71,6 @@ unsafe impl<T: Send> Sync for Start<T> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::ops::Range;
 
     /// Two threads' worth of ranges, one after the other.
     struct Halves;
@@ -56,6 +83,16 @@ mod tests {
             body(1, n / 2..n);
             Ok(())
         }
+    }
+
+    #[test]
+    fn parts_are_covered_once() {
+        let mut data = [0; 7];
+        parts(&Halves, &mut data, &[1, 3, 3, 6], |worker, parts, piece| {
+            piece.iter_mut().for_each(|x| *x += 10 * parts.start + worker + 1);
+        })
+        .unwrap();
+        assert_eq!(data, [0, 1, 1, 12, 12, 12, 0]);
     }
 
     #[test]

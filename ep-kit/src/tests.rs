@@ -353,6 +353,22 @@ fn elements_that_a_kernel_computes_become_sizes() {
     assert_eq!(part.run(&[vector(&[2.0])]).unwrap(), [vector(&[1.0, 1.0])], "usable after an error");
 }
 
+#[test]
+fn a_view_of_another_size_is_a_fault() {
+    let (mut m, n, x) = with_input();
+    let (shape, y) = (m.constant(&Tensor::new(&[1], &[3i64])), f32s(&mut m, "y", &[3.into()]));
+    let z = f32s(&mut m, "z", &[3.into()]);
+    let _ = n;
+    m.call("Reshape", 14, &[x, shape], &[y]);
+    m.call("Relu", 14, &[y], &[z]);
+    m.mark_output(z);
+    let session = Session::new(kit(), m, 1);
+    let mut part = session.compile().unwrap();
+    assert_eq!(part.run(&[vector(&[1.0, 2.0, 3.0])]).unwrap(), [vector(&[1.0, 2.0, 3.0])]);
+    let error = part.run(&[vector(&[1.0, 2.0])]).unwrap_err();
+    assert!(error.contains("node 'n0' (Reshape): [2] cannot become [3]"), "{error}");
+}
+
 /// x + Turn(w), twice, with w behind one or two hops.
 fn packing_model(hops: usize) -> Model {
     let mut m = Model::new();

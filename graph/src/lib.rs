@@ -17,6 +17,7 @@ pub mod proto;
 pub mod schema;
 #[cfg(test)]
 mod testing;
+pub mod text;
 pub mod verify;
 pub mod versions;
 mod walk;

@@ -243,6 +243,13 @@ impl Map {
         Map { name: name.into(), bytes: Backing::Memory(bytes) }
     }
 
+    /// `len` zeros, which take address space but no memory.
+    pub(crate) fn zeros(len: u64) -> std::io::Result<Map> {
+        let len = usize::try_from(len).map_err(std::io::Error::other)?;
+        let map = memmap2::MmapMut::map_anon(len)?.make_read_only()?;
+        Ok(Map { name: "zeros".into(), bytes: Backing::File(map) })
+    }
+
     /// All bytes.
     pub fn as_slice(&self) -> &[u8] {
         match &self.bytes {

@@ -184,6 +184,13 @@ impl ExprTable {
         self.intern(Expr { op: ExprOp::Symbol, a: None, b: None, v }, bounds)
     }
 
+    /// Says whose dim or element a symbol is.
+    pub(crate) fn set_owner(&mut self, symbol: ExprId, value: ValueId) {
+        if let Some(s) = self.as_symbol(symbol) {
+            self.symbols[s.index()].value = value;
+        }
+    }
+
     /// `a + b`
     pub fn add(&mut self, a: ExprId, b: ExprId) -> ExprId {
         match self.linear(a).and_then(|l| self.linear(b)?.plus(l, 1)) {

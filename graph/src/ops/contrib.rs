@@ -47,7 +47,8 @@ pub(super) static OPS: &[OpDef] = &[
     ms("QuickGelu", like),
     ms("Range", super::index::range),
     ms("RotaryEmbedding", like),
-    ms("SimplifiedLayerNormalization", |cx| normalized(cx, 1)),
+    // ONNX Runtime registers this one in the standard domain.
+    OpDef::new("SimplifiedLayerNormalization", |cx| normalized(cx, 1)),
     ms("SkipLayerNormalization", skip_normalized),
     ms("SkipSimplifiedLayerNormalization", skip_normalized),
     ms("Trilu", like),

@@ -2,7 +2,7 @@
 //! (`broadcast`), and only its second input, lined up at `axis`.
 
 use super::build::{input, ints, stuck};
-use super::{Drop, Row, Run, Step, Upgrade, Way, adapter, legacy, row, same};
+use super::{Omit, Row, Run, Step, Upgrade, Way, adapter, legacy, row, same};
 use crate::error::Result;
 use crate::schema::View;
 
@@ -27,7 +27,7 @@ const BINARY: &[Step] = &[legacy(6), broadcast(7), same(13), same(14)];
 /// The step to broadcasting as NumPy does it.
 pub(super) const fn broadcast(to: u16) -> Step {
     const RUN: Run = line_up;
-    adapter(to, RUN).drop(&[("axis", Drop::Always), ("broadcast", Drop::Always)]).only(lines_up)
+    adapter(to, RUN).omit(&[("axis", Omit::Always), ("broadcast", Omit::Always)]).only(lines_up)
 }
 
 /// Where B begins in A when it is not lined up at the end: `axis`, for nodes that broadcast. -1 is the end.

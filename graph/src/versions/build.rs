@@ -53,12 +53,12 @@ fn half(n: f32) -> u16 {
         return sign | 0x7C00;
     }
     // Subnormal results: shift the full significand; normal ones: rebase the exponent.
-    let (value, drop) = match (magnitude >> 23) as i32 - 127 {
+    let (value, cut) = match (magnitude >> 23) as i32 - 127 {
         exponent if exponent < -25 => (0, 1),
         exponent if exponent < -14 => ((magnitude & 0x007F_FFFF) | 0x0080_0000, (-1 - exponent) as u32),
         _ => (magnitude - (112 << 23), 13),
     };
-    let (kept, rest, tie) = (value >> drop, value & ((1 << drop) - 1), 1 << (drop - 1));
+    let (kept, rest, tie) = (value >> cut, value & ((1 << cut) - 1), 1 << (cut - 1));
     let up = rest > tie || (rest == tie && kept & 1 == 1);
     sign | (kept + u32::from(up)) as u16
 }

@@ -1,21 +1,21 @@
 //! Whether a node of one version fits the schema of another without a change: counts, attributes
 //! that only one side knows, types. What such a node means there is the verdicts' business.
 
-use super::Drop;
+use super::Omit;
 use crate::ir::{AttrValue, Value};
 use crate::schema::check::Bound;
 use crate::schema::{Arity, Param, Schema, TypeId, View};
 
 /// Whether a node of the form `from` can be read in the form `to`, leaving out attributes that `to` does
-/// not know where they say nothing: by the rule that `drop` has for them, else when they hold the default of `from`.
+/// not know where they say nothing: by the rule that `omit` has for them, else when they hold the default of `from`.
 pub(super) fn fits(
     node: View<'_>,
     from: Schema<'_>,
     to: Schema<'_>,
-    drop: &[(&'static str, Drop)],
+    omit: &[(&'static str, Omit)],
     types: bool,
 ) -> bool {
-    counts(node, to) && attributes(node, from, to, drop) && (!types || self::types(node, to))
+    counts(node, to) && attributes(node, from, to, omit) && (!types || self::types(node, to))
 }
 
 fn counts(node: View<'_>, to: Schema<'_>) -> bool {
@@ -24,24 +24,24 @@ fn counts(node: View<'_>, to: Schema<'_>) -> bool {
     to.input_counts().contains(&inputs) && to.output_counts().contains(&node.output_count()) && (0..inputs).all(present)
 }
 
-fn attributes(node: View<'_>, from: Schema<'_>, to: Schema<'_>, drop: &[(&'static str, Drop)]) -> bool {
+fn attributes(node: View<'_>, from: Schema<'_>, to: Schema<'_>, omit: &[(&'static str, Omit)]) -> bool {
     let carried = node.attrs.iter().all(|held| match to.attribute_kind(&held.name) {
         Some(kind) => kind.takes(&held.value),
         // A step nearer to the node has left out what not even `from` knows.
         None if from.attribute_kind(&held.name).is_none() => true,
-        None => droppable(&held.name, &held.value, drop)
+        None => omittable(&held.name, &held.value, omit)
             .unwrap_or_else(|| from.attribute(&held.name).and_then(|a| a.default).as_ref() == Some(&held.value)),
     });
     carried && to.required().all(|name| node.attr(name).is_some())
 }
 
 /// Whether the step has an attribute left out; none when it says nothing of that attribute.
-fn droppable(name: &str, value: &AttrValue, drop: &[(&'static str, Drop)]) -> Option<bool> {
-    let (_, when) = drop.iter().find(|(n, _)| *n == name)?;
+fn omittable(name: &str, value: &AttrValue, omit: &[(&'static str, Omit)]) -> Option<bool> {
+    let (_, when) = omit.iter().find(|(n, _)| *n == name)?;
     Some(match when {
-        Drop::Always => true,
-        Drop::Ones => value.as_ints().is_some_and(|list| list.iter().all(|n| *n == 1)),
-        Drop::Is(word) => value.as_str() == Some(word),
+        Omit::Always => true,
+        Omit::Ones => value.as_ints().is_some_and(|list| list.iter().all(|n| *n == 1)),
+        Omit::Is(word) => value.as_str() == Some(word),
     })
 }
 

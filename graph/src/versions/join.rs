@@ -1,7 +1,7 @@
 //! Version steps of joining and splitting along an axis.
 
 use super::build::{ints_to_input, no_negative_axis, stuck};
-use super::{Drop, Row, Upgrade, Way, adapter, row, same};
+use super::{Omit, Row, Upgrade, Way, adapter, row, same};
 use crate::error::Result;
 use crate::ir::AttrValue;
 use crate::schema::View;
@@ -14,7 +14,7 @@ pub(super) const ROWS: &[Row] = &[
             adapter(2, sizes_to_attribute),
             same(11).only(no_negative_axis),
             adapter(13, |cx| ints_to_input(cx, "split", 1)),
-            adapter(18, count_outputs).drop(&[("num_outputs", Drop::Always)]).only(equal_parts),
+            adapter(18, count_outputs).omit(&[("num_outputs", Omit::Always)]).only(equal_parts),
         ],
     ),
 ];

@@ -1,7 +1,7 @@
 //! Version steps of operators that move or rename elements, and of those that tell of shapes.
 
 use super::build::{input, ints, ints_to_input, no_negative_axes, no_negative_axis, stuck};
-use super::{Drop, Row, Run, Step, Upgrade, adapter, row, same};
+use super::{Omit, Row, Run, Step, Upgrade, adapter, row, same};
 use crate::error::Result;
 use crate::ir::{AttrValue, DType};
 
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Row] = &[
     row(
         "Reshape",
         &[
-            adapter(5, |cx| ints_to_input(cx, "shape", 1)).drop(&[("consumed_inputs", Drop::Always)]),
+            adapter(5, |cx| ints_to_input(cx, "shape", 1)).omit(&[("consumed_inputs", Omit::Always)]),
             same(13),
             same(14),
             same(19),

@@ -1,7 +1,7 @@
 //! Version steps of matrix products and what is made of them.
 
 use super::build::up_only;
-use super::{Drop, Row, Step, row, same};
+use super::{Omit, Row, Step, row, same};
 
 pub(super) const ROWS: &[Row] = &[
     row("Det", &[same(22)]),
@@ -11,4 +11,4 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// C was lined up at the end, as it still is; but it had to be said.
-const BROADCAST: Step = same(7).drop(&[("broadcast", Drop::Always)]).only(up_only);
+const BROADCAST: Step = same(7).omit(&[("broadcast", Omit::Always)]).only(up_only);

@@ -123,14 +123,14 @@ pub fn upgrade(cx: &mut dyn Upgrade, domain: &str, op: &str, since: u32) -> Resu
             let unchanged = step.passes(cx.view(), from, to, Way::Up);
             if !unchanged {
                 let place = |e: Error| e.within(format!("{name} from version {} to {}", from.since(), to.since()));
-                form.op = step.apply(cx, from, to).map_err(place)?.or(form.op);
+                form.op = step.apply(cx, to).map_err(place)?.or(form.op);
             }
             (form.since, at) = (to.since(), at + 1);
             if form.op != before {
                 form.changed = true;
                 break;
             }
-            drop_unknown(cx, to);
+            omit_unknown(cx, to);
             // What passes upwards need not lead back: the older version may want what was left out, or not allow
             // what the file has all the same.
             form.changed |= !unchanged || !step.passes(cx.view(), to, from, Way::Down);
@@ -175,7 +175,7 @@ pub fn verdict(domain: &str, op: &str, since: u32) -> Option<&'static str> {
     })
 }
 
-fn drop_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
+fn omit_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
     let gone = |cx: &dyn Upgrade| {
         let mut attrs = cx.view().attrs.iter();
         attrs.find(|a| schema.attribute_kind(&a.name).is_none()).map(|a| a.name.clone())
@@ -186,15 +186,9 @@ fn drop_unknown(cx: &mut dyn Upgrade, schema: Schema<'_>) {
 }
 
 /// Why a node cannot take a step that rewrites nothing.
-fn leftover(node: View<'_>, from: Schema<'_>, to: Schema<'_>) -> Error {
-    if let Err(e) = schema::check::check(to, node) {
-        return Error::new(Code::Version, format!("does not fit: {}", e.message()));
-    }
-    let lost = |name: &str| from.attribute_kind(name).is_some() && to.attribute_kind(name).is_none();
-    let what = match node.attrs.iter().find(|a| lost(&a.name)) {
-        Some(a) => format!("attribute '{}' has no meaning there, and its value is not the default", a.name),
-        None => "means something else there".to_owned(),
-    };
+fn misfit(node: View<'_>, to: Schema<'_>) -> Error {
+    let fault = schema::check::check(to, node).err();
+    let what = fault.map_or("it means something else there".to_owned(), |e| e.message().to_owned());
     Error::new(Code::Version, what)
 }
 
@@ -221,7 +215,7 @@ enum Verdict {
 /// When an attribute that only one side of a step knows may be left out, where that is not simply when
 /// it holds the default of that side.
 #[derive(Clone, Copy)]
-enum Drop {
+enum Omit {
     Always,
     /// All numbers of the list are 1.
     Ones,
@@ -234,18 +228,18 @@ enum Drop {
 struct Step {
     to: u16,
     verdict: Verdict,
-    drop: &'static [(&'static str, Drop)],
+    omit: &'static [(&'static str, Omit)],
     only: fn(View<'_>, Way) -> bool,
     narrows: bool,
 }
 
 const fn same(to: u16) -> Step {
-    Step { to, verdict: Verdict::Same, drop: &[], only: |_, _| true, narrows: false }
+    Step { to, verdict: Verdict::Same, omit: &[], only: |_, _| true, narrows: false }
 }
 
 /// As [`same`]; the hint that a buffer may be reused, which opset 6 did away with, is left out.
 const fn legacy(to: u16) -> Step {
-    same(to).drop(&[("consumed_inputs", Drop::Always)])
+    same(to).omit(&[("consumed_inputs", Omit::Always)])
 }
 
 const fn kept(to: u16) -> Step {
@@ -262,8 +256,8 @@ const fn becomes(to: u16, op: &'static str) -> Step {
 
 impl Step {
     /// Attributes that may be left out on the side that does not know them.
-    const fn drop(self, drop: &'static [(&'static str, Drop)]) -> Step {
-        Step { drop, ..self }
+    const fn omit(self, omit: &'static [(&'static str, Omit)]) -> Step {
+        Step { omit, ..self }
     }
 
     /// What must hold besides the schemas for the step to change nothing.
@@ -277,11 +271,11 @@ impl Step {
     }
 
     /// Rewrites a node that the step changes; the operator that it becomes, when that is another.
-    fn apply(&self, cx: &mut dyn Upgrade, from: Schema<'_>, to: Schema<'_>) -> Result<Option<&'static str>> {
+    fn apply(&self, cx: &mut dyn Upgrade, to: Schema<'_>) -> Result<Option<&'static str>> {
         match self.verdict {
             Verdict::Adapter(run) => run(cx).map(|()| None),
             Verdict::Becomes(op) => Ok(Some(op)),
-            Verdict::Same | Verdict::Kept => Err(leftover(cx.view(), from, to)),
+            Verdict::Same | Verdict::Kept => Err(misfit(cx.view(), to)),
         }
     }
 
@@ -289,7 +283,7 @@ impl Step {
     fn passes(&self, node: View<'_>, from: Schema<'_>, to: Schema<'_>, way: Way) -> bool {
         let types = self.narrows || way == Way::Down;
         let deprecated = to.deprecated() && !from.deprecated() && !matches!(self.verdict, Verdict::Kept);
-        !deprecated && carry::fits(node, from, to, self.drop, types) && (self.only)(node, way)
+        !deprecated && carry::fits(node, from, to, self.omit, types) && (self.only)(node, way)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Version steps of normalisations.
 
 use super::build::{input, ints, stuck, up_only};
-use super::{Drop, Row, Upgrade, Way, adapter, legacy, row, same};
+use super::{Omit, Row, Upgrade, Way, adapter, legacy, row, same};
 use crate::error::Result;
 use crate::ir::{AttrValue, DType, ValueId};
 use crate::schema::View;
@@ -13,7 +13,7 @@ pub(super) const ROWS: &[Row] = &[
             legacy(6),
             // In 6 as in 7 the number of outputs tells training from testing; `is_test` says it once more, with a
             // default that exporters did not mean.
-            same(7).drop(&[("is_test", Drop::Always)]).only(up_only),
+            same(7).omit(&[("is_test", Omit::Always)]).only(up_only),
             adapter(9, flatten_features),
             adapter(14, training).only(inference),
             same(15),

@@ -1,23 +1,23 @@
 //! Version steps of pooling.
 
 use super::build::stuck;
-use super::{Drop, Row, Step, Upgrade, adapter, row, same};
+use super::{Omit, Row, Step, Upgrade, adapter, row, same};
 use crate::error::Result;
 use crate::ir::AttrValue;
 
 pub(super) const ROWS: &[Row] = &[
     // 22 puts into words that windows which begin in the padding behind the data are ignored; runtimes always did.
-    row("AveragePool", &[same(7), same(10), same(11), same(19).drop(ONES), same(22)]),
+    row("AveragePool", &[same(7), same(10), same(11), same(19).omit(ONES), same(22)]),
     row("GlobalAveragePool", &[same(22)]),
     row("GlobalLpPool", &[POWER, same(22)]),
     row("GlobalMaxPool", &[same(22)]),
-    row("LpPool", &[POWER, same(11), same(18).drop(ONES), same(22)]),
-    row("MaxPool", &[same(8), same(10).drop(ONES), same(11), same(12), same(22)]),
+    row("LpPool", &[POWER, same(11), same(18).omit(ONES), same(22)]),
+    row("MaxPool", &[same(8), same(10).omit(ONES), same(11), same(12), same(22)]),
     row("MaxRoiPool", &[same(22)]),
     row("MaxUnpool", &[same(11), same(22)]),
 ];
 
-const ONES: &[(&str, Drop)] = &[("dilations", Drop::Ones)];
+const ONES: &[(&str, Omit)] = &[("dilations", Omit::Ones)];
 const POWER: Step = adapter(2, whole_power);
 
 /// `p` was a float in version 1.

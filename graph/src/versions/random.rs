@@ -1,7 +1,7 @@
 //! Version steps of random operators and dropout.
 
 use super::build::{stuck, up_only};
-use super::{Drop, Row, Step, Upgrade, Way, adapter, legacy, row, same};
+use super::{Omit, Row, Step, Upgrade, Way, adapter, legacy, row, same};
 use crate::error::Result;
 use crate::ir::AttrValue;
 use crate::schema::View;
@@ -13,10 +13,10 @@ pub(super) const ROWS: &[Row] = &[
         &[
             legacy(6),
             // 7 to 11 are inference only. That `is_test` is 0 by default is not what exporters meant.
-            same(7).drop(&[("is_test", Drop::Always)]).only(up_only),
+            same(7).omit(&[("is_test", Omit::Always)]).only(up_only),
             adapter(10, mask_to_number).only(no_mask),
             // What is left out matters to training alone, which needs an input that 10 does not have.
-            same(12).drop(&[("ratio", Drop::Always), ("seed", Drop::Always)]),
+            same(12).omit(&[("ratio", Omit::Always), ("seed", Omit::Always)]),
             same(13),
             same(22),
         ],

@@ -1,18 +1,18 @@
 //! Version steps of recurrent networks.
 
-use super::{Drop, Row, Upgrade, Way, adapter, row, same};
+use super::{Omit, Row, Upgrade, Way, adapter, row, same};
 use crate::error::Result;
 use crate::ir::AttrValue;
 use crate::schema::View;
 
 pub(super) const ROWS: &[Row] = &[
-    row("GRU", &[adapter(3, spell_forward).only(spelt), same(7).drop(SEQUENCE), same(14), same(22)]),
-    row("LSTM", &[same(7).drop(SEQUENCE), same(14), same(22)]),
-    row("RNN", &[same(7).drop(SEQUENCE), same(14), same(22)]),
+    row("GRU", &[adapter(3, spell_forward).only(spelt), same(7).omit(SEQUENCE), same(14), same(22)]),
+    row("LSTM", &[same(7).omit(SEQUENCE), same(14), same(22)]),
+    row("RNN", &[same(7).omit(SEQUENCE), same(14), same(22)]),
 ];
 
 /// Which outputs a node lists says it as well.
-const SEQUENCE: &[(&str, Drop)] = &[("output_sequence", Drop::Always)];
+const SEQUENCE: &[(&str, Omit)] = &[("output_sequence", Omit::Always)];
 
 /// The default direction of GRU-1 has a spelling error.
 const MISSPELT: &str = "foward";

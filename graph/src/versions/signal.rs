@@ -1,12 +1,12 @@
 //! Version steps of signal processing.
 
 use super::build::int;
-use super::{Drop, Row, Upgrade, Way, adapter, row};
+use super::{Omit, Row, Upgrade, Way, adapter, row};
 use crate::error::Result;
 use crate::schema::View;
 
 pub(super) const ROWS: &[Row] =
-    &[row("DFT", &[adapter(20, axis_to_input).drop(&[("axis", Drop::Always)]).only(default_axis)])];
+    &[row("DFT", &[adapter(20, axis_to_input).omit(&[("axis", Omit::Always)]).only(default_axis)])];
 
 /// The axis is 1 unless said otherwise in 17, and the last but one in 20.
 fn default_axis(node: View<'_>, way: Way) -> bool {

@@ -63,7 +63,7 @@ fn schemas_agree_that_same_is_same() {
 
 fn contradictions(old: Schema<'_>, new: Schema<'_>, step: &Step) -> Vec<String> {
     let mut wrong = Vec::new();
-    let dropped = |name: &str| step.drop.iter().any(|(n, when)| *n == name && matches!(when, Drop::Always));
+    let dropped = |name: &str| step.omit.iter().any(|(n, when)| *n == name && matches!(when, Omit::Always));
     for a in old.attributes() {
         match new.attribute(a.name) {
             None if !dropped(a.name) => wrong.push(format!("attribute {} is gone", a.name)),

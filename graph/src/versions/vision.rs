@@ -1,6 +1,6 @@
 //! Version steps of sampling in images and boxes.
 
-use super::{Drop, Row, Upgrade, Way, adapter, row, same};
+use super::{Omit, Row, Upgrade, Way, adapter, row, same};
 use crate::error::Result;
 use crate::ir::AttrValue;
 use crate::schema::View;
@@ -8,7 +8,7 @@ use crate::schema::View;
 pub(super) const ROWS: &[Row] = &[
     row("GridSample", &[adapter(20, rename_modes).only(nearest), same(22)]),
     row("NonMaxSuppression", &[same(11)]),
-    row("RoiAlign", &[adapter(16, shift_output).drop(SHIFT).only(never_up), same(22)]),
+    row("RoiAlign", &[adapter(16, shift_output).omit(SHIFT).only(never_up), same(22)]),
 ];
 
 /// The mode has one name in both versions; more than two axes came with the newer.
@@ -28,7 +28,7 @@ fn rename_modes(cx: &mut dyn Upgrade) -> Result<()> {
 
 const COORDINATES: &str = "coordinate_transformation_mode";
 const OLD: &str = "output_half_pixel";
-const SHIFT: &[(&str, Drop)] = &[(COORDINATES, Drop::Is(OLD))];
+const SHIFT: &[(&str, Omit)] = &[(COORDINATES, Omit::Is(OLD))];
 
 /// A node that does not say it means the other mode in the newer version.
 fn never_up(_: View<'_>, way: Way) -> bool {

@@ -1,0 +1,198 @@
+//! Softmax along one axis.
+
+use super::lane::Real;
+use super::{Cpu, cost};
+use crate::simd::{self, Isa, Operand, ops};
+use ortolan_ep_kit::{Args, Cost, Fault, Kernel, NodeView, Op, Parallel, Reject, Shapes, size, split, typed};
+
+/// Sorted by operator.
+pub const KERNELS: &[Kernel] =
+    &[Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax: f32 f64)).in_place(&[(0, 0)])];
+
+/// Elements that a worker takes at a time.
+const GRAIN: usize = 1 << 12;
+/// Columns that are worked on together when the axis is not the last one: their sums stay on the stack.
+const COLUMNS: usize = 64;
+
+/// `y = e^x / sum(e^x)` along an axis.
+struct Softmax {
+    isa: Isa,
+    axis: usize,
+}
+
+/// The tensor as blocks of `len` rows of `inner` values; sums run over the rows of a block.
+#[derive(Default)]
+struct Along {
+    len: usize,
+    inner: usize,
+}
+
+impl Op for Softmax {
+    type Bound = Along;
+
+    fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
+        // A scalar is its own and only axis.
+        let axis = match node.needs(0)?.rank() {
+            0 => 0,
+            rank => node.axis("axis", rank)?,
+        };
+        Ok(Softmax { isa: Cpu::of(node).isa, axis })
+    }
+
+    fn cost(&self, node: &NodeView<'_>) -> Cost {
+        cost::per_element(node, 0.3)
+    }
+
+    fn bind(&self, shapes: &Shapes<'_>, bound: &mut Along) -> Result<(), Fault> {
+        let dims = shapes.input(0);
+        let behind = dims.get(self.axis + 1..).unwrap_or(&[]);
+        bound.len = dims.get(self.axis).map_or(1, |&d| size(d));
+        bound.inner = behind.iter().map(|&d| size(d)).product();
+        Ok(())
+    }
+}
+
+/// What differs by type: one row whose sum is over its own elements, and a block of columns.
+trait Rows: Real {
+    fn row(isa: Isa, y: &mut [Self]);
+    fn columns(isa: Isa, block: &mut [Self], inner: usize, columns: core::ops::Range<usize>);
+}
+
+fn softmax<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    let alias = args.alias(0);
+    let y = args.output::<T>(0);
+    let x = if alias.is_none() { Some(args.input::<T>(0)) } else { None };
+    let par = args.par();
+    if along.inner == 1 {
+        let grain = GRAIN.div_ceil(along.len.max(1));
+        return Ok(split::rows(par, y, along.len, grain, |_, first, rows| {
+            for (k, row) in rows.chunks_exact_mut(along.len.max(1)).enumerate() {
+                copy_from(x, (first + k) * along.len, row);
+                T::row(op.isa, row);
+            }
+        })?);
+    }
+    let block = along.len * along.inner;
+    blocks(par, y, block, |_, first, block_of| {
+        for (k, one) in block_of.chunks_exact_mut(block.max(1)).enumerate() {
+            copy_from(x, (first + k) * block, one);
+            for at in (0..along.inner).step_by(COLUMNS) {
+                T::columns(op.isa, one, along.inner, at..(at + COLUMNS).min(along.inner));
+            }
+        }
+    })
+}
+
+fn blocks<T: Send>(
+    par: &dyn Parallel,
+    y: &mut [T],
+    block: usize,
+    body: impl Fn(usize, usize, &mut [T]) + Sync,
+) -> Result<(), Fault> {
+    Ok(split::rows(par, y, block, GRAIN.div_ceil(block.max(1)), body)?)
+}
+
+fn copy_from<T: Copy>(x: Option<&[T]>, at: usize, to: &mut [T]) {
+    if let Some(x) = x {
+        to.copy_from_slice(&x[at..at + to.len()]);
+    }
+}
+
+impl Rows for f32 {
+    fn row(isa: Isa, y: &mut [f32]) {
+        let sum = simd::exp_sub_sum_in_place(isa, y, simd::max(isa, y));
+        simd::map_binary_in_place(isa, &ops::Div, y, Operand::Scalar(sum));
+    }
+
+    fn columns(isa: Isa, block: &mut [f32], inner: usize, columns: core::ops::Range<usize>) {
+        let (mut most, mut sum) = ([f32::NEG_INFINITY; COLUMNS], [0.0; COLUMNS]);
+        let (most, sum) = (&mut most[..columns.len()], &mut sum[..columns.len()]);
+        for row in block.chunks_exact(inner) {
+            simd::map_binary_in_place(isa, &ops::Max, most, Operand::Slice(&row[columns.clone()]));
+        }
+        for row in block.chunks_exact_mut(inner) {
+            let row = &mut row[columns.clone()];
+            simd::map_binary_in_place(isa, &ops::Sub, row, Operand::Slice(most));
+            simd::map_unary_in_place(isa, &ops::Exp, row);
+            simd::map_binary_in_place(isa, &ops::Add, sum, Operand::Slice(row));
+        }
+        for row in block.chunks_exact_mut(inner) {
+            simd::map_binary_in_place(isa, &ops::Div, &mut row[columns.clone()], Operand::Slice(sum));
+        }
+    }
+}
+
+impl Rows for f64 {
+    fn row(isa: Isa, y: &mut [f64]) {
+        Self::columns(isa, y, 1, 0..1);
+    }
+
+    fn columns(_: Isa, block: &mut [f64], inner: usize, columns: core::ops::Range<usize>) {
+        for column in columns {
+            let most = block.iter().skip(column).step_by(inner).fold(f64::NEG_INFINITY, |m, &x| x.max(m));
+            let mut sum = 0.0;
+            for x in block.iter_mut().skip(column).step_by(inner) {
+                *x = (*x - most).exp();
+                sum += *x;
+            }
+            block.iter_mut().skip(column).step_by(inner).for_each(|x| *x /= sum);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::{Case, on_all};
+    use ortolan_ep_kit::testing::{Tensor, assert_close};
+    use ortolan_ep_kit::{DType, RejectCode};
+
+    fn naive(x: &[f64], dims: &[i64], axis: usize) -> Vec<f64> {
+        let inner: usize = dims[axis + 1..].iter().product::<i64>() as usize;
+        let len = dims[axis] as usize;
+        let mut y = x.to_vec();
+        for start in (0..x.len()).filter(|k| (k / inner).is_multiple_of(len)) {
+            let at = |k: usize| start + k * inner;
+            let most = (0..len).map(|k| x[at(k)]).fold(f64::MIN, f64::max);
+            let sum: f64 = (0..len).map(|k| (x[at(k)] - most).exp()).sum();
+            (0..len).for_each(|k| y[at(k)] = (x[at(k)] - most).exp() / sum);
+        }
+        y
+    }
+
+    #[test]
+    fn like_the_definition_along_every_axis() {
+        for dims in [&[1i64][..], &[13], &[3, 5], &[0, 4], &[4, 0], &[2, 3, 77], &[2, 70, 3, 5], &[5, 1000], &[130, 65]]
+        {
+            for axis in 0..dims.len() {
+                let x = Tensor::from_fn(dims, |k| (k as f32 * 0.37).sin() * 20.0);
+                let exact: Vec<f64> = x.to_vec::<f32>().into_iter().map(f64::from).collect();
+                let want = naive(&exact, dims, axis);
+                let narrow: Vec<f32> = want.iter().map(|&y| y as f32).collect();
+                let negative = axis as i64 - dims.len() as i64;
+                on_all("Softmax", 13, |case| {
+                    let y = case.int("axis", negative).input(&x).output(DType::F32, dims).run();
+                    assert_close(&y[0], &Tensor::new(dims, &narrow), 1e-6);
+                });
+                let case = Case::new("Softmax", 13).int("axis", axis as i64).input(&Tensor::new(dims, &exact));
+                assert_close(&case.output(DType::F64, dims).run()[0], &Tensor::new(dims, &want), 1e-14);
+            }
+        }
+    }
+
+    #[test]
+    fn large_values_do_not_overflow() {
+        let x = Tensor::new(&[1, 3], &[1000.0f32, 1000.0, -1000.0]);
+        let y = Case::new("Softmax", 13).int("axis", -1).input(&x).output(DType::F32, &[1, 3]).run();
+        assert_eq!(y[0].to_vec::<f32>(), [0.5, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn a_wrong_axis_is_named() {
+        let x = Tensor::new(&[2], &[0.0f32; 2]);
+        let (code, text) = Case::new("Softmax", 13).int("axis", 1).input(&x).output(DType::F32, &[2]).rejection();
+        assert_eq!(
+            (code, &*text),
+            (RejectCode::Attribute, "Softmax: attribute axis = 1 is no axis of a tensor of rank 1")
+        );
+    }
+}
