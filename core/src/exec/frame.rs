@@ -80,16 +80,9 @@ fn mismatch(function: &str, info: &SlotInfo, dtype: u32, shape: &[i64]) -> Refus
 fn misfit(info: &SlotInfo, bound: &Tensor, dtype: DType, shape: &[i64], bytes: usize) -> Refusal {
     let text = format!(
         "output '{}' is {dtype} {shape:?} ({bytes} bytes), and {} with room for {} bytes is bound",
-        info.name,
-        bound.dtype,
-        room(bound)
+        info.name, bound.dtype, bound.bytes
     );
     Refusal { status: raw::FAILED, code: codes::BOUND_SHAPE, text }
-}
-
-/// Bytes from where a bound tensor begins to the end of its buffer.
-pub(crate) fn room(bound: &Tensor) -> usize {
-    bound.buffer.capacity().saturating_sub(bound.at)
 }
 
 impl RunSink for Frame<'_> {
@@ -111,7 +104,7 @@ impl RunSink for Frame<'_> {
             return self.again(index, slot, expected, shape);
         }
         let (buffer, at) = match (self.bound(info), info.output) {
-            (Some(bound), _) if bound.dtype != expected || room(bound) < bytes => {
+            (Some(bound), _) if bound.dtype != expected || bound.bytes < bytes => {
                 return Err(misfit(info, bound, expected, shape, bytes));
             }
             (Some(bound), _) => (Arc::clone(&bound.buffer), bound.at),
@@ -198,7 +191,7 @@ fn search(value: &Value, same: &impl Fn(&Arc<Buffer>) -> bool) -> Option<Arc<Buf
 
 /// Copies a tensor into the buffer that the user bound, unless it lies there already.
 pub(crate) fn into_bound(info: &SlotInfo, bound: &Tensor, made: &Tensor) -> Result<Tensor, Refusal> {
-    let fits = bound.dtype == made.dtype && room(bound) >= made.bytes && made.dtype != DType::String;
+    let fits = bound.dtype == made.dtype && bound.bytes >= made.bytes && made.dtype != DType::String;
     if !fits {
         return Err(misfit(info, bound, made.dtype, &made.shape, made.bytes));
     }

@@ -16,7 +16,7 @@ use crate::plan::Slot;
 /// How often a waiting run looks at its cancel word.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long after a run was stopped an EP may take to finish.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// A run that has not finished.
 pub(crate) struct Pending {
@@ -81,7 +81,7 @@ impl Run<'_> {
             let since = *stopped.get_or_insert_with(Instant::now);
             // Lent memory goes back to the caller when the run returns, so it must not return before the EP is done.
             if since.elapsed() > GRACE && !pending.borrows {
-                let text = "it did not finish a run within 10 s after it was stopped";
+                let text = "it did not finish a run within 5 s after it was stopped";
                 return Err(Error::new(codes::FENCE_LOST, text).from_ep(ep.name(), None));
             }
         }

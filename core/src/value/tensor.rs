@@ -301,6 +301,9 @@ impl<'a> TensorView<'a> {
             let text = format!("the tensor holds {}, not {}", self.dtype, T::DTYPE);
             return Err(Error::new(codes::VALUE_KIND, text));
         }
+        if self.data.is_empty() {
+            return Ok(&[]);
+        }
         if !T::valid(self.data) || !self.data.as_ptr().addr().is_multiple_of(align_of::<T>()) {
             return Err(Error::new(codes::BAD_VALUE, format!("the bytes are no aligned {}", T::DTYPE)));
         }

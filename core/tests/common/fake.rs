@@ -52,15 +52,25 @@ pub const OPS: &[&str] = &[
 /// Fakes by log name: one line per call.
 static LOGS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Default::default);
 /// What lies in fake memory, by handle.
-static DEVICE: LazyLock<Mutex<HashMap<u64, T>>> = LazyLock::new(Default::default);
+static DEVICE: LazyLock<Mutex<HashMap<u64, (u32, T)>>> = LazyLock::new(Default::default);
 static NEXT: AtomicU64 = AtomicU64::new(3);
 
 pub fn log(name: &str) -> Vec<String> {
     LOGS.lock().unwrap().get(name).cloned().unwrap_or_default()
 }
 
-pub fn on_device() -> usize {
-    DEVICE.lock().unwrap().len()
+/// How many values lie in a space.
+pub fn on_device(space: &str) -> usize {
+    let space = ortolan::abi::space(space).unwrap();
+    let of = |id: u32| ortolan::abi::space_name(space) == space_name(id);
+    DEVICE.lock().unwrap().values().filter(|(id, _)| of(*id)).count()
+}
+
+/// Names of spaces by the numbers that the fakes got.
+static SPACES: LazyLock<Mutex<HashMap<u32, String>>> = LazyLock::new(Default::default);
+
+fn space_name(id: u32) -> String {
+    SPACES.lock().unwrap().get(&id).cloned().unwrap_or_default()
 }
 
 /// A fake EP for a session.
@@ -118,7 +128,11 @@ impl author::Factory for Fake {
                 "ops" => c.ops = list(value),
                 "nodes" => c.nodes = list(value),
                 "cost" => c.cost = value.parse().ok(),
-                "space" => c.space = Some(call.space(value)),
+                "space" => {
+                    let id = call.space(value);
+                    SPACES.lock().unwrap().insert(id, value.to_owned());
+                    c.space = Some(id);
+                }
                 "late" => c.late = true,
                 "in_place" => c.in_place = true,
                 "break" => c.broken = value.to_owned(),
@@ -402,7 +416,7 @@ impl Drop for Handle {
 fn give_device(call: &RunCall<'_>, at: u32, t: &T, space: u32) -> Result<()> {
     // Odd and small: nothing that could be taken for an address.
     let id = NEXT.fetch_add(2, SeqCst);
-    DEVICE.lock().unwrap().insert(id, t.clone());
+    DEVICE.lock().unwrap().insert(id, (space, t.clone()));
     let value = raw::Value {
         kind: raw::VALUE_TENSOR,
         dtype: dtype(t) as u32,
@@ -421,7 +435,8 @@ fn read(value: &Value<'_>) -> Result<T> {
     let shape = value.shape().to_vec();
     if value.raw().space != 0 {
         let all = DEVICE.lock().unwrap();
-        return all.get(&(value.raw().data.addr() as u64)).cloned().ok_or_else(|| Error::new("a handle that is gone"));
+        let found = all.get(&(value.raw().data.addr() as u64)).map(|f| f.1.clone());
+        return found.ok_or_else(|| Error::new("a handle that is gone"));
     }
     let data = match value.dtype() {
         Some(DType::F32) => value.to_vec().map(Data::F),
