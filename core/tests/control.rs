@@ -265,7 +265,7 @@ fn a_value_whose_size_only_a_run_knows_crosses_to_another_ep() {
         .collect();
     // The same number of hits again is the same binding again.
     assert_eq!(
-        (bindings.len(), &bindings[0] == &bindings[3], bindings[0] != bindings[1]),
+        (bindings.len(), bindings[0] == bindings[3], bindings[0] != bindings[1]),
         (4, true, true),
         "{bindings:?}"
     );
