@@ -17,6 +17,6 @@ pub mod value;
 pub use ep::SessionEp;
 pub use error::{Error, Result};
 pub use exec::{CancelToken, Profile, ProfileEvent};
-pub use partition::{EpAnswer, NodeReport, PartReport, Report};
+pub use partition::{EpAnswer, NOBODY, NodeReport, PartReport, Report};
 pub use session::{Binding, Model, Outputs, RunOptions, Session, SessionOptions};
 pub use value::{Input, Tensor, TensorView, Value};

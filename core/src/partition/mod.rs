@@ -22,7 +22,7 @@ pub(crate) use ask::{Offer, OfferGroup, Offers};
 use assign::Choice;
 pub(crate) use assign::{Bans, Place};
 pub(crate) use desc::PartSpec;
-pub use report::{EpAnswer, NodeReport, PartReport, Report};
+pub use report::{EpAnswer, NOBODY, NodeReport, PartReport, Report};
 
 use crate::abi::{EpHandle, Rejection};
 use crate::error::{Error, Result, codes};
@@ -186,6 +186,13 @@ pub(crate) fn partition(cx: &Cx<'_>, offers: &[Offers], bans: &mut Bans) -> Resu
         }
         return Ok(Partition { places, parts, graphs, estimate_ns });
     }
+}
+
+/// The first choice of places, which may leave nodes without one, and no parts.
+pub(crate) fn first_choice(cx: &Cx<'_>, offers: &[Offers]) -> Partition {
+    let (bans, forced) = (Bans::default(), HashSet::new());
+    let places = Choice { cx, offers, bans: &bans, forced: &forced }.make();
+    Partition { places, parts: Vec::new(), graphs: BTreeMap::new(), estimate_ns: f64::NAN }
 }
 
 /// An EP that could run all and by the estimates would be faster than the split.

@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::{Bans, Cx, Offers, Partition, Place, reason};
 use crate::error::codes;
 
+/// Place of a node that no EP takes. A session has none; a survey may.
+pub const NOBODY: &str = "nobody";
+
 /// The placement of a session's model.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -33,7 +36,8 @@ pub struct NodeReport {
     pub name: String,
     /// Operator, with its domain unless it is the standard one.
     pub op: String,
-    /// `ep`, `executor` (control flow), `constant` (evaluated where it is used) or `inside` (a body that an EP runs whole).
+    /// `ep`, `executor` (control flow), `constant` (evaluated where it is used), `inside` (a body that an EP runs whole) or
+    /// [`NOBODY`].
     pub place: &'static str,
     /// The EP that runs it.
     pub ep: Option<String>,
@@ -98,7 +102,8 @@ impl Report {
                     Place::Ep(_) => "ep",
                     Place::Executor => "executor",
                     Place::Constant => "constant",
-                    Place::Inside(_) | Place::None => "inside",
+                    Place::Inside(_) => "inside",
+                    Place::None => NOBODY,
                 },
                 ep: mine.map(name),
                 part: part_of[id.index()],

@@ -15,7 +15,7 @@ use crate::abi::{Answer, Compiling, PartHandle, Ports, Rejection, Setup};
 use crate::ep::SessionEp;
 use crate::error::{Error, Result, codes};
 use crate::exec::{Account, GO, Lane, Lanes, Run};
-use crate::partition::{Bans, Cx, EpCx, Offers, PartSpec, Report, partition};
+use crate::partition::{Bans, Cx, EpCx, Offers, PartSpec, Report, first_choice, partition};
 use crate::plan::{self, Plan};
 use crate::program::Program;
 use crate::value::SpaceId;
@@ -122,6 +122,15 @@ impl Maker {
             .notes
             .push("an EP wants fixed shapes: plans are made at the first run with each set of shapes".to_owned());
         Ok(report)
+    }
+
+    /// Who takes which node, by the first answers of all EPs.
+    pub fn survey(&self) -> Report {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let symbols = self.no_symbols();
+        let cx = Cx::new(&self.graph, &self.eps, &symbols, self.width, self.min_gain_ns);
+        let offers = self.offers(&cx, &mut state);
+        Report::new(&cx, &offers, &Bans::default(), &first_choice(&cx, &offers))
     }
 
     fn offers(&self, cx: &Cx<'_>, state: &mut State) -> Vec<Offers> {

@@ -91,6 +91,19 @@ impl SessionBuilder {
         self
     }
 
+    /// Says which EP takes which node before anything is compiled; nodes that nobody takes are in the report too. For
+    /// models that [`build`](Self::build) refuses.
+    pub fn survey(self, model: impl Into<Model>) -> Result<Report> {
+        let SessionBuilder { eps, options } = self;
+        options.check()?;
+        let _caller = Pool::global().enter();
+        let width = options.threads.unwrap_or_else(|| Pool::global().threads());
+        let account = Arc::new(Account::new(options.memory_limit));
+        let source = Source { model: model.into(), eps, options };
+        let graph = source.load(true)?;
+        Maker::new(graph, &source.eps, &source.options, account, width).map(|maker| maker.survey())
+    }
+
     /// Loads the model, splits it over the EPs and compiles the parts.
     pub fn build(self, model: impl Into<Model>) -> Result<Session> {
         let SessionBuilder { eps, options } = self;
