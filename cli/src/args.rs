@@ -9,7 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 
 /// Runs ONNX models on execution providers (EPs), which are libraries of their own.
 #[derive(Parser, Debug)]
-#[command(name = "ortolan", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(name = "ortolan", version, arg_required_else_help = true)]
 #[command(after_help = "Exit status: 0 done or yes; 1 a clear no; 2 bad usage or input; 3 a plugin failed.\n\
     Results go to standard output, errors to standard error. ORTOLAN_LOG=debug shows decisions,\n\
     ORTOLAN_EP_PATH names folders with EPs.")]
@@ -22,8 +22,14 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Run a model once and show its outputs
+    Run(RunArgs),
+    /// Measure how long runs of a model take
+    Bench(BenchArgs),
     /// Show what a model says of itself; needs no EP
     Inspect(InspectArgs),
+    /// Show which EP would run each node, without running any
+    Check(CheckArgs),
     /// List, describe and verify EPs
     #[command(subcommand)]
     Ep(EpCommand),
@@ -72,10 +78,12 @@ pub struct FeedArgs {
     pub model: PathBuf,
     /// Give an input: .npy, .pb, .json, .png or .pgm
     ///
-    /// .npy: a numpy array. .pb: a TensorProto. .json: sequences, optionals, maps and texts.
-    /// .png and .pgm: a picture, brought to the input's channels (1 or 3) and size by averaging boxes;
-    /// float inputs get 0 to 1, uint8 inputs 0 to 255.
-    #[arg(long = "input", value_name = "NAME=FILE", value_parser = assignment)]
+    /// .npy        a numpy array
+    /// .pb         a TensorProto
+    /// .json       sequences, optionals, maps, texts
+    /// .png .pgm   a picture, brought to the input's channels (1 or 3) and size by averaging boxes;
+    ///             float inputs get 0 to 1, uint8 inputs 0 to 255
+    #[arg(long = "input", value_name = "NAME=FILE", value_parser = assignment, verbatim_doc_comment)]
     pub input: Vec<String>,
     /// Fill the inputs that no --input gives with seeded random numbers; unnamed sizes become 1
     #[arg(long)]
@@ -89,7 +97,7 @@ pub struct FeedArgs {
     #[arg(long, value_name = "DIR")]
     pub output_dir: Option<PathBuf>,
     /// Stop a run after this many seconds
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub timeout: Option<Duration>,
     /// Print one JSON document and nothing else
     #[arg(long)]
@@ -303,5 +311,16 @@ mod tests {
         for text in ["a", "=f", "a="] {
             assert!(assignment(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn profile_of_bench_may_lack_its_value() {
+        let profile = |args: &[&str]| match Cli::try_parse_from(args).unwrap().command {
+            Command::Bench(b) => (b.feed.model, b.profile),
+            _ => panic!("not bench"),
+        };
+        assert_eq!(profile(&["ortolan", "bench", "--profile", "m.onnx"]), ("m.onnx".into(), Some(None)));
+        assert_eq!(profile(&["ortolan", "bench", "m.onnx", "--profile=p.json"]).1, Some(Some("p.json".into())));
+        assert_eq!(profile(&["ortolan", "bench", "m.onnx"]).1, None);
     }
 }

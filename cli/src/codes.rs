@@ -20,9 +20,6 @@ codes! {
     ARGUMENT = "argument", "Arguments contradict each other",
         "The same thing was given twice on the command line, in different ways.",
         "Give it once.";
-    DIM_UNKNOWN = "dim-unknown", "The model has no such dim",
-        "A size was given with --dim for a name that no dimension of the model's inputs has.",
-        "Use one of the names that the sentence lists; `ortolan inspect MODEL` shows them.";
     INPUT_FILE = "input-file", "The input file cannot be used",
         "The contents of a file given with --input are not what its name promises: it is damaged, cut off or of another format.",
         "Write the file anew, for example with numpy.save for .npy.";
@@ -35,9 +32,6 @@ codes! {
     CODE_UNKNOWN = "code-unknown", "There is no such code",
         "`ortolan explain` was asked about a word that no part of Ortolan reports as a code.",
         "Copy the word in square brackets at the end of an error; the sentence lists the nearest ones.";
-    POLICY = "policy", "The placement breaks a policy",
-        "The model can be placed, but not within the limits that were given to `ortolan check`.",
-        "See which nodes and copies the sentence counts, then add an EP or loosen the limit.";
     EP_LEFT_OUT = "ep-left-out", "The option is for an EP that does not take part",
         "An option was given with --ep-option for an EP that is not among those of this session.",
         "Correct the name before the dot, or add the EP with --ep.";

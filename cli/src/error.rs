@@ -73,6 +73,35 @@ impl From<HostError> for Error {
     }
 }
 
+impl From<ortolan::Error> for Error {
+    /// Whose fault it is goes by the code: the placement's, a plugin's, or else the caller's.
+    fn from(error: ortolan::Error) -> Error {
+        use ortolan::error::codes::*;
+        let no = [NO_EPS, UNPLACED, UNKNOWN_RANK, UNTYPED, CANCELLED, TIMEOUT, MEMORY_LIMIT, OUT_OF_MEMORY];
+        let plugin = [EP_NEW_FAILED, COMPILE_FAILED, EP_FAILED, EP_PANIC, EP_FAULT, NO_COPY, FENCE_LOST, INTERNAL];
+        let is = |list: &[Code]| list.iter().any(|code| error.is(*code));
+        let status = if is(&no) {
+            Status::No
+        } else if is(&plugin) {
+            Status::Plugin
+        } else {
+            Status::Usage
+        };
+        Error {
+            status,
+            code: error.code(),
+            message: without_code(&error, error.code()),
+            remedy: error.remedy().to_owned(),
+        }
+    }
+}
+
+/// The text of an error that ends with its code, without it.
+fn without_code(error: &dyn std::fmt::Display, code: &str) -> String {
+    let text = error.to_string();
+    text.strip_suffix(&format!(" [{code}]")).unwrap_or(&text).to_owned()
+}
+
 impl From<ortolan_graph::Error> for Error {
     /// The model is at fault.
     fn from(error: ortolan_graph::Error) -> Error {
@@ -81,9 +110,7 @@ impl From<ortolan_graph::Error> for Error {
             .iter()
             .find(|(code, ..)| *code == error.code())
             .map_or((error.code().as_str(), ""), |(_, name, remedy)| (*name, *remedy));
-        let text = error.to_string();
-        let message = text.strip_suffix(&format!(" [{code}]")).unwrap_or(&text).to_owned();
-        Error { status: Status::Usage, code, message, remedy: remedy.to_owned() }
+        Error { status: Status::Usage, code, message: without_code(&error, code), remedy: remedy.to_owned() }
     }
 }
 

@@ -15,44 +15,7 @@ use crate::random;
 /// Values for a run, by input name.
 pub type Feed = Vec<(String, Value)>;
 
-/// Gives every named dim of the inputs its size; a name that no input has is an error.
-pub fn fix_dims(inputs: &mut [Port], dims: &[(String, i64)]) -> Result<()> {
-    let mut known: Vec<String> = Vec::new();
-    for port in inputs.iter() {
-        port.ty.each_dim(&mut |dim| {
-            if let Dim::Named(name) = dim
-                && !known.contains(name)
-            {
-                known.push(name.clone());
-            }
-        });
-    }
-    for (i, (name, size)) in dims.iter().enumerate() {
-        if let Some((_, other)) = dims[..i].iter().find(|(n, s)| n == name && s != size) {
-            return Err(Error::usage(codes::ARGUMENT, format!("--dim {name} is given as {other} and as {size}")));
-        }
-        if !known.contains(name) {
-            let near = nearest(name, known.iter().map(String::as_str));
-            let hint = near.map_or(String::new(), |n| format!("; did you mean '{n}'?"));
-            let all = names(known.iter().map(String::as_str), 12);
-            let message = format!("--dim {name}={size}: no input has a dim of that name (named dims: {all}){hint}");
-            return Err(Error::usage(codes::DIM_UNKNOWN, message));
-        }
-    }
-    let size = |name: &str| dims.iter().find(|(n, _)| n == name).map(|(_, size)| *size);
-    for port in inputs {
-        port.ty.each_dim_mut(&mut |dim| {
-            if let Dim::Named(name) = dim
-                && let Some(n) = size(name)
-            {
-                *dim = Dim::Fixed(n);
-            }
-        });
-    }
-    Ok(())
-}
-
-/// Reads and draws a value for every input that needs one. `inputs` have their dims fixed already.
+/// Reads and draws a value for every input that needs one.
 pub fn gather(args: &FeedArgs, inputs: &[Port]) -> Result<Feed> {
     let mut feed = Feed::new();
     for text in &args.input {
@@ -86,7 +49,7 @@ pub fn gather(args: &FeedArgs, inputs: &[Port]) -> Result<Feed> {
 /// The input and the file that `NAME=FILE` means. Names may hold `=`, so the longest that the model has is taken.
 fn target<'a, 't>(text: &'t str, inputs: &'a [Port]) -> Result<(&'a Port, &'t str)> {
     let cuts = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
-    let found = cuts.filter_map(|(name, file)| Some((inputs.iter().find(|p| p.name == name)?, file))).last();
+    let found = cuts.filter_map(|(name, file)| Some((inputs.iter().find(|p| p.name == name)?, file))).next_back();
     found.ok_or_else(|| {
         let name = text.split_once('=').map_or(text, |(name, _)| name);
         let all = || inputs.iter().map(|p| p.name.as_str());
@@ -142,18 +105,6 @@ mod tests {
         assert!(error.code == "input-unknown" && error.message.contains("'a' and 'a=b'"), "{error}");
         let error = target("imgae=x.npy", &[port("image", &[])]).unwrap_err();
         assert!(error.message.contains("did you mean 'image'?"), "{error}");
-    }
-
-    #[test]
-    fn dims_are_fixed_by_name() {
-        let mut inputs = [port("x", &["batch", "3"]), port("y", &["batch", "len"])];
-        fix_dims(&mut inputs, &[("batch".into(), 4)]).unwrap();
-        assert_eq!(inputs[0].ty.to_string(), "float [4,3]");
-        assert_eq!(inputs[1].ty.to_string(), "float [4,len]");
-        let unknown = fix_dims(&mut inputs, &[("lenn".into(), 4)]).unwrap_err();
-        assert!(unknown.message.contains("'len'") && unknown.message.contains("did you mean"), "{unknown}");
-        let twice = fix_dims(&mut inputs, &[("len".into(), 4), ("len".into(), 5)]).unwrap_err();
-        assert_eq!(twice.code, "argument");
     }
 
     #[test]

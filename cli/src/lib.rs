@@ -2,8 +2,6 @@
 //!
 //! It knows nothing of kernels and names no EP; everything is asked of the core.
 
-#![allow(dead_code, reason = "part of what sessions will use is here already")]
-
 mod args;
 mod cmd;
 mod codes;
@@ -13,7 +11,10 @@ mod files;
 mod logs;
 mod numbers;
 mod port;
+mod profile;
+mod progress;
 mod random;
+mod session;
 mod show;
 mod table;
 
@@ -40,7 +41,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write, err: &
     if let Some(complaint) = logs::start(log_level(&cli.command)) {
         let _ = writeln!(err, "warning: {complaint}");
     }
-    match dispatch(&cli.command, out) {
+    match dispatch(&cli.command, out, err) {
         Ok(yes) => u8::from(!yes),
         Err(error) => {
             let _ = writeln!(err, "error: {error}");
@@ -57,8 +58,11 @@ fn log_level(command: &Command) -> LevelFilter {
     }
 }
 
-fn dispatch(command: &Command, out: &mut dyn Write) -> Result<bool> {
+fn dispatch(command: &Command, out: &mut dyn Write, err: &mut dyn Write) -> Result<bool> {
     match command {
+        Command::Run(args) => cmd::run::run(args, out),
+        Command::Bench(args) => cmd::bench::run(args, out, err),
+        Command::Check(args) => cmd::check::run(args, out),
         Command::Inspect(args) => cmd::inspect::run(args, out),
         Command::Ep(EpCommand::List(args)) => cmd::ep::list(args, out),
         Command::Ep(EpCommand::Info(args)) => cmd::ep::info(args, out),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use ortolan::session::{DimInfo, ValueInfo};
 use ortolan_graph::ir::{DType, ExprId, ExprOp, ExprTable, Graph, Type, ValueId};
 
 /// An input or output of a model.
@@ -85,7 +86,44 @@ impl Port {
     }
 }
 
+impl From<&ValueInfo> for Port {
+    /// The port of a session, which tells types as ONNX writes them.
+    fn from(info: &ValueInfo) -> Port {
+        let ty = match (info.dtype, PortType::parse(&info.ty)) {
+            (Some(dtype), _) => {
+                PortType::Tensor { dtype, dims: info.dims.as_ref().map(|d| d.iter().map(Dim::from).collect()) }
+            }
+            (None, ty) => ty.unwrap_or(PortType::Unknown),
+        };
+        Port { name: info.name.clone(), ty, optional: info.optional }
+    }
+}
+
+impl From<&DimInfo> for Dim {
+    fn from(dim: &DimInfo) -> Dim {
+        match dim {
+            DimInfo::Fixed(n) => Dim::Fixed(*n),
+            DimInfo::Named(name) => Dim::Named(name.clone()),
+        }
+    }
+}
+
 impl PortType {
+    /// Reads a type as ONNX writes it, without shapes: `seq(tensor(float))`, `map(int64,tensor(float))`.
+    pub fn parse(text: &str) -> Option<PortType> {
+        let (kind, inner) = text.strip_suffix(')')?.split_once('(')?;
+        Some(match kind {
+            "tensor" => PortType::Tensor { dtype: DType::from_name(inner)?, dims: None },
+            "seq" => PortType::Sequence(Box::new(PortType::parse(inner)?)),
+            "optional" => PortType::Optional(Box::new(PortType::parse(inner)?)),
+            "map" => {
+                let (key, value) = inner.split_once(',')?;
+                PortType::Map(DType::from_name(key)?, Box::new(PortType::parse(value.trim())?))
+            }
+            _ => return None,
+        })
+    }
+
     fn of(ty: &Type, exprs: &ExprTable) -> PortType {
         match ty {
             Type::Tensor(t) => {
@@ -104,24 +142,6 @@ impl PortType {
         match self {
             PortType::Optional(held) => held,
             other => other,
-        }
-    }
-
-    /// Every dim in the type.
-    pub fn each_dim(&self, f: &mut dyn FnMut(&Dim)) {
-        match self {
-            PortType::Tensor { dims: Some(dims), .. } => dims.iter().for_each(f),
-            PortType::Sequence(item) | PortType::Optional(item) | PortType::Map(_, item) => item.each_dim(f),
-            PortType::Tensor { dims: None, .. } | PortType::Unknown => {}
-        }
-    }
-
-    /// Every dim in the type, to be changed.
-    pub fn each_dim_mut(&mut self, f: &mut dyn FnMut(&mut Dim)) {
-        match self {
-            PortType::Tensor { dims: Some(dims), .. } => dims.iter_mut().for_each(f),
-            PortType::Sequence(item) | PortType::Optional(item) | PortType::Map(_, item) => item.each_dim_mut(f),
-            PortType::Tensor { dims: None, .. } | PortType::Unknown => {}
         }
     }
 
@@ -197,6 +217,26 @@ impl fmt::Display for PortType {
             PortType::Optional(item) => write!(f, "optional {item}"),
             PortType::Map(key, value) => write!(f, "map of {key} to {value}"),
             PortType::Unknown => f.write_str("value of unknown type"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_read_as_onnx_writes_them() {
+        for (text, shown) in [
+            ("tensor(float16)", Some("float16 of unknown rank")),
+            ("seq(tensor(int64))", Some("sequence of int64 of unknown rank")),
+            ("optional(seq(tensor(string)))", Some("optional sequence of string of unknown rank")),
+            ("seq(map(int64,tensor(float)))", Some("sequence of map of int64 to float of unknown rank")),
+            ("sparse(float)", None),
+            ("tensor(", None),
+            ("unknown", None),
+        ] {
+            assert_eq!(PortType::parse(text).map(|t| t.to_string()).as_deref(), shown, "{text}");
         }
     }
 }

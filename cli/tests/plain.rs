@@ -1,5 +1,7 @@
 //! Commands that need no EP: help, inspect, ep, doctor, explain, and what every one of them says to wrong arguments.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod common;
 
 use common::{Place, classifier, model, node, value};

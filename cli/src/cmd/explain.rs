@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn brackets_may_be_copied_along() {
-        assert!(explain("[dim-unknown]", false).unwrap().starts_with("dim-unknown: "));
-        let json: serde_json::Value = serde_json::from_str(&explain("policy", true).unwrap()).unwrap();
-        assert_eq!(json["code"], "policy");
+        assert!(explain("[input-form]", false).unwrap().starts_with("input-form: "));
+        let json: serde_json::Value = serde_json::from_str(&explain("argument", true).unwrap()).unwrap();
+        assert_eq!(json["code"], "argument");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The commands, one file each, and what they share: where text goes, how a document is printed.
 
+pub mod bench;
+pub mod check;
 pub mod doctor;
 pub mod ep;
 pub mod explain;
 pub mod inspect;
+pub mod run;
 
 use std::io::{ErrorKind, Write};
 
