@@ -14,7 +14,7 @@ use super::epilogue::{Finish, activate};
 use super::pack::{pack_panel, pack_tile, tile_len};
 use super::plan::{Split, block_panels, block_tiles, grid};
 use super::tile::{self, Tile, panel_columns};
-use super::{KernelError, Mat, PackedA, PackedB};
+use super::{KernelError, Mat, PackedA, PackedB, Source};
 use crate::simd::Isa;
 
 /// Where the left side comes from.
@@ -23,7 +23,10 @@ pub(crate) enum Left<'a> {
     Packed(PackedA, &'a [f32]),
     /// Rows are next to each other: read as if packed.
     Direct(Mat<'a>),
+    /// Tiles by their worker, some at a time.
     Pack(Mat<'a>),
+    /// The same from what is no matrix.
+    Gather(&'a dyn Source),
 }
 
 /// Where the right side comes from.
@@ -35,6 +38,8 @@ pub(crate) enum Right<'a> {
     Direct(Mat<'a>),
     /// Each panel by its worker, just before the only pass over it.
     PackPanels(Mat<'a>),
+    /// The same from what is no matrix.
+    Gather(&'a dyn Source),
     /// A block at a time, for all workers and several passes.
     PackBlocks(Mat<'a>),
 }
@@ -73,7 +78,11 @@ impl Scratch {
         let panels_at_once = block_panels(isa, k).min(n.div_ceil(panel_columns(isa)));
         let tile = tile_stride(isa, tiles, k);
         Scratch {
-            b: if packs_b && tiles.parts() > tiles_at_once { panel.saturating_mul(panels_at_once) } else { 0 },
+            b: if packs_a && packs_b && tiles.parts() > tiles_at_once {
+                panel.saturating_mul(panels_at_once)
+            } else {
+                0
+            },
             a: if packs_a { tile.saturating_mul(tiles_at_once) } else { 0 },
             panel: if packs_b { panel } else { 0 },
         }
@@ -118,12 +127,11 @@ impl Memory {
     }
 }
 
-/// Where a worker stands: its memory, its block of K, and the first panel that
-/// the shared block of B holds.
+/// Where a worker stands: its memory, and the first panel that the shared block
+/// of B holds.
 struct Spot {
     memory: Memory,
     worker: usize,
-    block: usize,
     shared_from: usize,
 }
 
@@ -179,81 +187,116 @@ impl Product<'_> {
         blocks: Range<usize>,
         threads: &dyn Parallel,
     ) -> Result<(), KernelError> {
-        let packs_a = matches!(self.a, Left::Pack(_));
-        let (rows, columns) = grid(self.tiles.parts(), panels.len(), threads.width(), packs_a);
+        let (rows, columns) =
+            grid(self.tiles.parts(), panels.len(), threads.width(), self.packs_a(), self.packs_panels());
         threads.for_each(rows.parts() * columns.parts(), 1, &|worker, tasks| {
             for task in tasks {
+                let spot = Spot { memory, worker, shared_from: panels.start };
                 let tiles = rows.range(task / columns.parts());
                 let own = columns.range(task % columns.parts());
                 let own = panels.start + own.start..panels.start + own.end;
-                for block in blocks.clone() {
-                    let spot = Spot { memory, worker, block, shared_from: panels.start };
-                    self.region(&spot, tiles.clone(), own.clone());
+                if self.packs_panels() && !self.packs_a() {
+                    self.by_panels(&spot, tiles, own, blocks.clone());
+                } else {
+                    blocks.clone().for_each(|block| self.by_tiles(&spot, tiles.clone(), own.clone(), block));
                 }
             }
         })?;
         Ok(())
     }
 
-    /// One block of K for some tiles and panels.
-    fn region(&self, spot: &Spot, tiles: Range<usize>, panels: Range<usize>) {
+    fn packs_a(&self) -> bool {
+        matches!(self.a, Left::Pack(_) | Left::Gather(_))
+    }
+
+    fn packs_panels(&self) -> bool {
+        matches!(self.b, Right::PackPanels(_) | Right::Gather(_))
+    }
+
+    /// Each panel through all blocks of K: it is packed once, and its columns of
+    /// C stay in the caches. A is not packed here, so it costs nothing to come
+    /// back to it.
+    fn by_panels(&self, spot: &Spot, tiles: Range<usize>, panels: Range<usize>, blocks: Range<usize>) {
+        for panel in panels {
+            for block in blocks.clone() {
+                self.pack_own_panel(spot, block, panel);
+                let b = self.b_of(spot, block, panel);
+                for tile in tiles.clone() {
+                    self.tile(block, tile, panel, self.a_of(spot, block, tile, 0), b);
+                }
+            }
+        }
+    }
+
+    /// A block of K by as many tiles as the second cache holds, which stay there
+    /// for all panels.
+    fn by_tiles(&self, spot: &Spot, tiles: Range<usize>, panels: Range<usize>, block: usize) {
         let at_once = block_tiles(self.isa, self.blocks.longest());
         for first in tiles.clone().step_by(at_once) {
             let tiles = first..tiles.end.min(first + at_once);
-            self.pack_tiles(spot, tiles.clone());
+            self.pack_tiles(spot, block, tiles.clone());
             for panel in panels.clone() {
-                self.pack_own_panel(spot, panel);
-                let (b, b_step) = self.b_of(spot, panel);
+                self.pack_own_panel(spot, block, panel);
+                let b = self.b_of(spot, block, panel);
                 for tile in tiles.clone() {
-                    let (a, a_step) = self.a_of(spot, tile, tile - first);
-                    self.tile(spot.block, tile, panel, (a, a_step), (b, b_step));
+                    self.tile(block, tile, panel, self.a_of(spot, block, tile, tile - first), b);
                 }
             }
         }
     }
 
     /// Packs tiles of A for this worker, if they are packed here.
-    fn pack_tiles(&self, spot: &Spot, tiles: Range<usize>) {
-        let Left::Pack(a) = self.a else { return };
-        let k = self.blocks.range(spot.block);
+    fn pack_tiles(&self, spot: &Spot, block: usize, tiles: Range<usize>) {
+        if !self.packs_a() {
+            return;
+        }
+        let k = self.blocks.range(block);
         let stride = tile_stride(self.isa, self.tiles, self.blocks.longest());
         for (i, tile) in tiles.enumerate() {
             let at = spot.memory.a(spot.worker).wrapping_add(i * stride);
             // SAFETY: tile i of the worker's own block of A, which holds as many
             // as `block_tiles` says.
             let dst = unsafe { core::slice::from_raw_parts_mut(at, stride) };
-            pack_tile(self.isa, a, self.tiles.range(tile), k.clone(), dst);
+            let rows = self.tiles.range(tile);
+            match self.a {
+                Left::Pack(a) => pack_tile(self.isa, a, rows, k.clone(), dst),
+                Left::Gather(a) => a.pack(k.clone(), rows.clone(), rows.len(), dst),
+                Left::Packed(..) | Left::Direct(_) => {}
+            }
         }
     }
 
     /// Packs a panel of B for this worker, if that is the way: the micro-kernel
     /// reads whole vectors, so a panel that lacks columns is always packed.
-    fn pack_own_panel(&self, spot: &Spot, panel: usize) {
-        let columns = panel_columns(self.isa);
-        let b = match self.b {
-            Right::PackPanels(b) => b,
-            Right::Direct(b) if (panel + 1) * columns > self.n => b,
-            _ => return,
-        };
-        let k = self.blocks.range(spot.block);
-        let len = k.len() * columns;
+    fn pack_own_panel(&self, spot: &Spot, block: usize, panel: usize) {
+        let width = panel_columns(self.isa);
+        let (column, end) = (panel * width, self.n.min((panel + 1) * width));
+        let is_direct = matches!(self.b, Right::Direct(_)) && column + width <= self.n;
+        if is_direct || matches!(self.b, Right::Packed(..) | Right::PackBlocks(_)) {
+            return;
+        }
+        let k = self.blocks.range(block);
         // SAFETY: the worker's own panel, which holds the longest block.
-        let dst = unsafe { core::slice::from_raw_parts_mut(spot.memory.panel(spot.worker), len) };
-        pack_panel(self.isa, b, k, panel * columns, dst);
+        let dst = unsafe { core::slice::from_raw_parts_mut(spot.memory.panel(spot.worker), k.len() * width) };
+        match self.b {
+            Right::PackPanels(b) | Right::Direct(b) => pack_panel(self.isa, b, k, column, dst),
+            Right::Gather(b) => b.pack(k, column..end, width, dst),
+            Right::Packed(..) | Right::PackBlocks(_) => {}
+        }
     }
 
     /// Where a panel of B begins, and its step along K.
-    fn b_of(&self, spot: &Spot, panel: usize) -> (*const f32, usize) {
+    fn b_of(&self, spot: &Spot, block: usize, panel: usize) -> (*const f32, usize) {
         let columns = panel_columns(self.isa);
         match self.b {
-            Right::Packed(layout, data) => (data.as_ptr().wrapping_add(layout.offset(spot.block, panel)), columns),
+            Right::Packed(layout, data) => (data.as_ptr().wrapping_add(layout.offset(block, panel)), columns),
             Right::Direct(b) if (panel + 1) * columns <= self.n => {
-                let k = self.blocks.start(spot.block);
+                let k = self.blocks.start(block);
                 (b.at(k, panel * columns), b.row_step)
             }
-            Right::Direct(_) | Right::PackPanels(_) => (spot.memory.panel(spot.worker), columns),
+            Right::Direct(_) | Right::PackPanels(_) | Right::Gather(_) => (spot.memory.panel(spot.worker), columns),
             Right::PackBlocks(_) => {
-                let len = self.blocks.len(spot.block) * columns;
+                let len = self.blocks.len(block) * columns;
                 (spot.memory.shared_b().wrapping_add((panel - spot.shared_from) * len), columns)
             }
         }
@@ -261,12 +304,12 @@ impl Product<'_> {
 
     /// Where a tile of A begins, and its step along K; `i` counts the tiles that
     /// the worker has packed.
-    fn a_of(&self, spot: &Spot, tile: usize, i: usize) -> (*const f32, usize) {
+    fn a_of(&self, spot: &Spot, block: usize, tile: usize, i: usize) -> (*const f32, usize) {
         let rows = self.tiles.range(tile);
         match self.a {
-            Left::Packed(layout, data) => (data.as_ptr().wrapping_add(layout.offset(spot.block, tile)), rows.len()),
-            Left::Direct(a) => (a.at(rows.start, self.blocks.start(spot.block)), a.col_step),
-            Left::Pack(_) => {
+            Left::Packed(layout, data) => (data.as_ptr().wrapping_add(layout.offset(block, tile)), rows.len()),
+            Left::Direct(a) => (a.at(rows.start, self.blocks.start(block)), a.col_step),
+            Left::Pack(_) | Left::Gather(_) => {
                 let stride = tile_stride(self.isa, self.tiles, self.blocks.longest());
                 (spot.memory.a(spot.worker).wrapping_add(i * stride), rows.len())
             }

@@ -1,5 +1,7 @@
 //! Matrices as the product takes them: slices with steps, or packed.
 
+use core::ops::Range;
+
 use super::error::enough;
 use super::{KernelError, PackedA, PackedB};
 
@@ -100,6 +102,8 @@ pub enum Lhs<'a> {
     Plain(Mat<'a>),
     /// Packed by [`PackedA::pack`].
     Packed(PackedA, &'a [f32]),
+    /// Copied together when needed; its columns are the rows of A.
+    Gather(&'a dyn Source),
 }
 
 /// The right side of a product, K by N.
@@ -109,6 +113,29 @@ pub enum Rhs<'a> {
     Plain(Mat<'a>),
     /// Packed by [`PackedB::pack`].
     Packed(PackedB, &'a [f32]),
+    /// Copied together when needed.
+    Gather(&'a dyn Source),
+}
+
+/// A matrix of K rows that exists only piece by piece, such as the patches of an
+/// image under a convolution's window.
+pub trait Source: Sync {
+    /// Its columns.
+    fn columns(&self) -> usize;
+
+    /// Its rows.
+    fn k(&self) -> usize;
+
+    /// Writes the values of rows `k` and some columns: row by row, `width` values
+    /// apart, so `dst` holds `k.len() * width`. What lies behind the columns of a
+    /// row may be anything.
+    fn pack(&self, k: Range<usize>, columns: Range<usize>, width: usize, dst: &mut [f32]);
+}
+
+impl core::fmt::Debug for dyn Source + '_ {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Source({} x {})", self.k(), self.columns())
+    }
 }
 
 /// What happens to a product before it is written:

@@ -43,7 +43,7 @@ use driver::{Left, Product, Right, Scratch};
 use epilogue::Finish;
 pub use error::KernelError;
 use error::enough;
-pub use mat::{Activation, Add, Bias, Epilogue, Lhs, Mat, MatMut, Rhs};
+pub use mat::{Activation, Add, Bias, Epilogue, Lhs, Mat, MatMut, Rhs, Source};
 pub use pack::{PackedA, PackedB};
 use plan::{Split, block_k};
 use tile::{max_rows, panel_columns};
@@ -172,13 +172,15 @@ impl Gemm {
             Lhs::Plain(a) if self.m == 1 => Left::Direct(a),
             Lhs::Plain(a) if a.row_step == 1 && panels <= DIRECT_PANELS => Left::Direct(a),
             Lhs::Plain(a) => Left::Pack(a),
+            Lhs::Gather(a) => Left::Gather(a),
         };
-        let cut = self.cut(matches!(a, Left::Pack(_)), matches!(b, Rhs::Plain(_)));
+        let cut = self.cut(matches!(a, Left::Pack(_) | Left::Gather(_)), !matches!(b, Rhs::Packed(..)));
         let b = match b {
             Rhs::Packed(layout, data) => Right::Packed(layout, data),
             Rhs::Plain(b) if cut.has_block() => Right::PackBlocks(b),
             Rhs::Plain(b) if b.col_step == 1 && tiles.parts() <= DIRECT_TILES => Right::Direct(b),
             Rhs::Plain(b) => Right::PackPanels(b),
+            Rhs::Gather(b) => Right::Gather(b),
         };
         enough("the scratch memory", cut.len(threads.width()), scratch.len())?;
         let product = Product { isa: self.isa, tiles, blocks, n: self.n, a, b, c: out.c, c_step: out.step, finish };
@@ -198,6 +200,7 @@ impl Gemm {
     fn check(&self, a: &Lhs<'_>, b: &Rhs<'_>, c: (usize, usize)) -> Result<(), KernelError> {
         let a_fits = match *a {
             Lhs::Plain(a) => (a.rows, a.cols) == (self.m, self.k),
+            Lhs::Gather(a) => (a.columns(), a.k()) == (self.m, self.k),
             Lhs::Packed(layout, data) => {
                 enough("packed A", layout.size(), data.len())?;
                 layout == PackedA::new(self.isa, self.m, self.k)
@@ -205,6 +208,7 @@ impl Gemm {
         };
         let b_fits = match *b {
             Rhs::Plain(b) => (b.rows, b.cols) == (self.k, self.n),
+            Rhs::Gather(b) => (b.k(), b.columns()) == (self.k, self.n),
             Rhs::Packed(layout, data) => {
                 enough("packed B", layout.size(), data.len())?;
                 layout == PackedB::new(self.isa, self.k, self.n)

@@ -81,10 +81,15 @@ pub(crate) fn block_panels(isa: Isa, k: usize) -> usize {
 
 /// Parts of the rows' tiles and of B's panels that `width` threads take in
 /// turn. One thread takes all at once. Columns are cut first, because cut rows
-/// read B again; wide parts, because each packs A again.
-pub(crate) fn grid(tiles: usize, panels: usize, width: usize, packs_a: bool) -> (Split, Split) {
+/// read B again, and pack it again where each worker packs its own; in wide
+/// parts if each packs A again.
+pub(crate) fn grid(tiles: usize, panels: usize, width: usize, packs_a: bool, packs_panels: bool) -> (Split, Split) {
     let tasks = if width == 1 { 1 } else { 4 * width };
-    let wide = if packs_a { 8 } else { 2 };
+    let wide = match (packs_a, packs_panels) {
+        (true, _) => 8,
+        (false, false) => 2,
+        (false, true) => 1,
+    };
     let columns = (panels / wide).clamp(1, tasks);
     let rows = tasks.div_ceil(columns).clamp(1, tiles.max(1));
     let columns = if rows * columns < 2 * width && width > 1 {

@@ -83,6 +83,17 @@ impl Simd for Avx2 {
         unsafe { _mm256_maskstore_ps(to, self.head(n), v) }
     }
     #[inline(always)]
+    unsafe fn load_even(self, from: *const f32) -> F {
+        // SAFETY: the caller gives 15 readable values; the second vector begins
+        // at the last of the first, so its wanted lanes are the odd ones.
+        let (low, high) = unsafe { (self.load(from), self.load(from.add(7))) };
+        // SAFETY: the token proves AVX2.
+        unsafe {
+            let mixed = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_10_00>(low, high));
+            _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(mixed))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 8 readable values.
         unsafe { _mm256_loadu_si256(from.cast()) }

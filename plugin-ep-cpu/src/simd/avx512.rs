@@ -81,6 +81,17 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(to, self.head(n), v) }
     }
     #[inline(always)]
+    unsafe fn load_even(self, from: *const f32) -> F {
+        // SAFETY: the caller gives 31 readable values; the second vector begins
+        // at the last of the first, so its wanted lanes are the odd ones.
+        let (low, high) = unsafe { (self.load(from), self.load(from.add(15))) };
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+            _mm512_permutex2var_ps(low, lanes, high)
+        }
+    }
+    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 16 readable values.
         unsafe { _mm512_loadu_epi32(from) }

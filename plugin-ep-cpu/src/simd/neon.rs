@@ -78,6 +78,15 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
+    unsafe fn load_even(self, from: *const f32) -> F {
+        // SAFETY: the caller gives 7 readable values; the second vector begins at
+        // the last of the first, so its wanted lanes are the odd ones.
+        unsafe {
+            let (low, high) = (self.load(from), self.load(from.add(3)));
+            vcombine_f32(vget_low_f32(vuzp1q_f32(low, low)), vget_low_f32(vuzp2q_f32(high, high)))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 4 readable values.
         unsafe { vld1q_s32(from) }

@@ -74,6 +74,11 @@ impl Simd for Scalar {
         }
     }
     #[inline(always)]
+    unsafe fn load_even(self, from: *const f32) -> F {
+        // SAFETY: the caller gives 7 readable values.
+        unsafe { [*from, *from.add(2), *from.add(4), *from.add(6)] }
+    }
+    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives N readable values; the read asks no alignment.
         unsafe { from.cast::<I>().read_unaligned() }

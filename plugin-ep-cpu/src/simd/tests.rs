@@ -180,6 +180,11 @@ impl Kernel for Lanes {
             s.store_slice(&mut out, unsafe { s.load_head(x.as_ptr(), count) });
             assert!(out[count..].iter().all(|&lane| lane == 0.0));
         }
+        let long = values(2 * n - 1, 8);
+        let mut even = vec![0.0; n];
+        // SAFETY: that many values are readable.
+        s.store_slice(&mut even, unsafe { s.load_even(long.as_ptr()) });
+        assert!(long.iter().step_by(2).eq(&even));
         let v = s.load_slice(&x);
         assert_eq!(s.reduce_sum(v), x.iter().sum::<f32>());
         assert_eq!(s.reduce_max(v), n as f32 - 3.0);

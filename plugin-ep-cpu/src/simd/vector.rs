@@ -41,6 +41,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `to` is writable for `n` values; no more are touched.
     unsafe fn store_head(self, to: *mut f32, v: Self::F32, n: usize);
+    /// Reads every second of `2 * LANES - 1` values, from the first on.
+    ///
+    /// # Safety
+    /// `from` is readable for `2 * LANES - 1` values.
+    unsafe fn load_even(self, from: *const f32) -> Self::F32;
     /// Reads `LANES` integers.
     ///
     /// # Safety
