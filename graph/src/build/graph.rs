@@ -48,6 +48,15 @@ impl Builder {
             let c = self.constants.sparse(t)?;
             self.initializer(id, &name, c)?;
         }
+        for node in &graph.node {
+            if let Some(name) = node.output.iter().find(|o| self.scopes.own(o).is_some()) {
+                return Err(Error::new(
+                    Code::DuplicateName,
+                    format!("it makes '{name}', which is an input or constant"),
+                )
+                .within(place(node)));
+            }
+        }
         let first = self.graph.values.len();
         for i in order(&graph.node)? {
             let node = std::mem::take(&mut graph.node[i]);

@@ -53,6 +53,9 @@ pub(crate) fn build(map: Arc<Map>, folder: Option<&Path>, options: &LoadOptions)
     Ok(Built { graph, declared })
 }
 
+/// From this IR version on models say which opsets they use.
+const IMPORTS_SINCE_IR: i64 = 3;
+
 /// Memory of a node, its values and what inference adds, when a function's body is expanded.
 const NODE_COST: u64 = 1024;
 
@@ -104,6 +107,12 @@ impl Builder {
         self.graph.opsets = self.opsets(&model.opset_import, "the model")?;
         if self.graph.opsets.is_empty() {
             // Before IR version 3 files had no imports: everything was version 1.
+            if model.ir_version >= IMPORTS_SINCE_IR {
+                return Err(Error::new(
+                    Code::Opset,
+                    "the model imports no opset: it is cut off or was written wrongly",
+                ));
+            }
             self.graph.opsets.push(Opset { domain: self.names.get(""), version: 1 });
         }
         for f in model.functions {
