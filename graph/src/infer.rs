@@ -1,17 +1,47 @@
 //! Inference of one node that stands in its final form, and the tables that it needs: schemas and defaults.
 //! The walk and every edit go through here.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{
-    Attr, ConstId, Constant, DType, Data, Graph, GraphId, Holds, Name, Node, NodeId, Sizes, Type, Value, ValueId,
+    Attr, ConstId, Constant, DType, Data, Graph, GraphId, Holds, Name, Node, NodeId, Sizes, TensorType, Type,
+    UNDEFINED, Value, ValueId,
 };
 use crate::ops::{self, Fold};
 use crate::schema::{self, Schema, View, check};
-use crate::versions;
+use crate::{versions, walk};
 
 impl Graph {
+    /// Infers all types, known integers and assumptions again. Passes call it once they decided or computed something that
+    /// more follows from; ids stay, and so do symbols of dims that still only a run can tell.
+    pub fn infer(&mut self) -> Result<()> {
+        walk::again(self)
+    }
+
+    /// Gives symbols numbers where they stand in the types of the model's inputs, and infers again. `symbols` is in the
+    /// order of [`ExprTable::symbols`](crate::ir::ExprTable::symbols); [`UNDEFINED`] leaves one free.
+    pub fn bind(&mut self, symbols: &[i64]) -> Result<()> {
+        let mut numbers = Vec::new();
+        self.exprs.eval(symbols, &mut numbers);
+        for v in self.main().inputs.clone() {
+            let value = &mut self.values[v.index()];
+            let dims = match &mut value.ty {
+                Some(Type::Tensor(TensorType { dims: Some(dims), .. })) => dims.as_mut_slice(),
+                _ => &mut [],
+            };
+            let known = value.known.as_mut().map(|k| Arc::make_mut(k)).unwrap_or(&mut []);
+            for e in dims.iter_mut().chain(known) {
+                if numbers[e.index()] != UNDEFINED {
+                    *e = self.exprs.constant(numbers[e.index()]);
+                }
+            }
+        }
+        self.infer()
+    }
+
     /// The schema of an operator in the form of `since`.
     pub(crate) fn schema(&self, domain: &str, op: &str, since: u32) -> Option<Schema<'_>> {
         self.schema_at(domain, op, since).filter(|s| s.since() == since)
@@ -41,10 +71,27 @@ impl Graph {
         let made = ops::infer_node(self, id)?;
         for (o, inferred) in made.into_iter().enumerate() {
             let Some(v) = self.node(id).outputs[o] else { continue };
+            let dtype = inferred.ty.as_ref().and_then(Type::as_tensor).map(|t| t.dtype);
+            let (known, whole) = match dtype {
+                Some(DType::F32 | DType::F64) => (None, inferred.known),
+                Some(d) if d.is_int() || d == DType::Bool => (inferred.known, None),
+                _ => (None, None),
+            };
             let value = &mut self.values[v.index()];
-            (value.ty, value.known) = (inferred.ty, inferred.known);
+            (value.ty, value.known, value.whole) = (inferred.ty, known, whole);
         }
         Ok(())
+    }
+
+    /// Gives a value the constant, with all that follows from that.
+    pub(crate) fn set_constant(&mut self, v: ValueId, constant: &Constant) {
+        let ty = Type::Tensor(constant.ty(&mut self.exprs));
+        let mut followed = |list: Option<Vec<i64>>| list.map(|l| self.exprs.constants(&l));
+        let known = followed(constant.ints(crate::ir::KNOWN_LIMIT));
+        let whole = followed(constant.whole(crate::ir::KNOWN_LIMIT));
+        let value = &mut self.values[v.index()];
+        (value.constant, value.ty) = (Some(constant.id), Some(ty));
+        (value.known, value.whole, value.const_expr) = (known, whole, true);
     }
 
     /// The element type that the schema leaves an output of which no rule spoke.
@@ -110,10 +157,10 @@ impl Graph {
     pub(crate) fn add_constant(&mut self, graph: GraphId, dtype: DType, dims: &[i64], data: Data) -> Result<ValueId> {
         let id = ConstId::next(self.constants.len()).ok_or_else(|| full("constants"))?;
         let constant = Constant { id, dtype, dims: Sizes::from_slice(dims), data };
-        let ty = Type::Tensor(constant.ty(&mut self.exprs));
-        let known = constant.ints(crate::ir::KNOWN_LIMIT).map(|ints| self.exprs.constants(&ints));
+        let value = self.add_value(Value::new(graph))?;
+        self.set_constant(value, &constant);
         self.constants.push(constant);
-        self.add_value(Value { ty: Some(ty), constant: Some(id), known, const_expr: true, ..Value::new(graph) })
+        Ok(value)
     }
 
     pub(crate) fn set_producer(&mut self, value: Option<ValueId>, node: NodeId, at: u32) {
@@ -131,4 +178,35 @@ pub(crate) fn attrs<'a>(list: impl IntoIterator<Item = &'a (&'static str, crate:
 /// The error of a table that has no ids left.
 pub(crate) fn full(what: &str) -> Error {
     Error::new(Code::Limit, format!("the model has more than 2^32 {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{good, graph};
+
+    fn dims(g: &Graph, v: ValueId) -> String {
+        match &g.value(v).ty {
+            Some(Type::Tensor(TensorType { dims: Some(d), .. })) => {
+                d.iter().map(|d| g.exprs().show(*d).to_string()).collect::<Vec<_>>().join(",")
+            }
+            _ => "?".to_owned(),
+        }
+    }
+
+    #[test]
+    fn bound_symbols_reach_every_type_and_the_rest_keep_their_symbols() {
+        let text = "a = Concat(x,x) axis=0\nn = NonZero(a)\ns = Shape(a)\ny = Expand(one,s)";
+        let mut top = graph("x float[b,c]", text, "y\nn");
+        top.initializer = vec![crate::testing::floats("one", &[], &[1.0])];
+        let mut g = good(21, top);
+        let (y, n) = (g.main().outputs[0], g.main().outputs[1]);
+        assert_eq!((dims(&g, y), dims(&g, n)), ("(s0 * 2),s1".to_owned(), "2,s2".to_owned()));
+        let symbols = g.exprs().symbols().len();
+        g.bind(&[5, UNDEFINED, UNDEFINED]).unwrap();
+        assert_eq!((dims(&g, y), dims(&g, n)), ("10,s1".to_owned(), "2,s2".to_owned()));
+        assert_eq!(g.exprs().symbols().len(), symbols);
+        g.bind(&[UNDEFINED, 3, UNDEFINED]).unwrap();
+        assert_eq!(dims(&g, y), "10,3");
+    }
 }

@@ -139,11 +139,7 @@ impl Builder {
     }
 
     pub(super) fn make_constant(&mut self, value: ValueId, c: ConstId) {
-        let constant = self.constants.all[c.index()].clone();
-        let ty = constant.ty(&mut self.graph.exprs);
-        let known = constant.ints(crate::ir::KNOWN_LIMIT).map(|ints| self.graph.exprs.constants(&ints));
-        let v = &mut self.graph.values[value.index()];
-        (v.constant, v.ty, v.known, v.const_expr) = (Some(c), Some(Type::Tensor(ty)), known, true);
+        self.graph.set_constant(value, &self.constants.all[c.index()]);
     }
 
     fn graph_outputs(&mut self, id: GraphId, outputs: Vec<ValueInfoProto>) -> Result<()> {

@@ -89,6 +89,12 @@ impl Constant {
         })
     }
 
+    /// The elements as integers, if they are floats that are whole numbers, small enough for a float to tell them all.
+    pub(crate) fn whole(&self, limit: usize) -> Option<Vec<i64>> {
+        let fits = |f: &f64| f.fract() == 0.0 && f.abs() <= f64::from(1 << 24);
+        self.floats(limit)?.into_iter().map(|f| fits(&f).then_some(f as i64)).collect()
+    }
+
     /// The elements as floats, if the type is float or double and there are at most `limit`.
     pub fn floats(&self, limit: usize) -> Option<Vec<f64>> {
         if self.elements() > limit as u64 {

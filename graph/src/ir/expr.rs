@@ -6,7 +6,7 @@
 //! ids that differ stand for may still be equal. The table knows nothing of tensors or operators.
 
 use hashbrown::DefaultHashBuilder;
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use std::fmt;
 use std::hash::BuildHasher;
 
@@ -118,6 +118,8 @@ pub struct ExprTable {
     /// Bounds of each expression, both inclusive.
     bounds: Vec<(i64, i64)>,
     symbols: Vec<Symbol>,
+    /// The first symbol of each dim or element, so that inferring again gives the same one.
+    owned: HashMap<(ValueId, u32, SymbolKind), ExprId>,
     index: HashTable<ExprId>,
     hasher: DefaultHashBuilder,
 }
@@ -180,14 +182,31 @@ impl ExprTable {
             SymbolKind::Dim => (0, MAX_DIM),
             SymbolKind::Element => (i64::MIN + 1, i64::MAX),
         };
+        let key = (symbol.value, symbol.at, symbol.kind);
         self.symbols.push(symbol);
-        self.intern(Expr { op: ExprOp::Symbol, a: None, b: None, v }, bounds)
+        let e = self.intern(Expr { op: ExprOp::Symbol, a: None, b: None, v }, bounds);
+        self.owned.entry(key).or_insert(e);
+        e
+    }
+
+    /// The symbol of a dim or element of a value; the same each time.
+    pub fn symbol_of(&mut self, value: ValueId, at: u32, kind: SymbolKind) -> ExprId {
+        match self.owned.get(&(value, at, kind)) {
+            Some(&e) => e,
+            None => self.symbol(Symbol { value, at, kind, name: None }),
+        }
     }
 
     /// Says whose dim or element a symbol is.
-    pub(crate) fn set_owner(&mut self, symbol: ExprId, value: ValueId) {
-        if let Some(s) = self.as_symbol(symbol) {
-            self.symbols[s.index()].value = value;
+    pub(crate) fn set_owner(&mut self, e: ExprId, value: ValueId) {
+        if let Some(s) = self.as_symbol(e) {
+            let symbol = &mut self.symbols[s.index()];
+            let old = (symbol.value, symbol.at, symbol.kind);
+            if self.owned.get(&old) == Some(&e) {
+                self.owned.remove(&old);
+            }
+            symbol.value = value;
+            self.owned.entry((value, symbol.at, symbol.kind)).or_insert(e);
         }
     }
 

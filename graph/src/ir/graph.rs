@@ -151,6 +151,9 @@ pub struct Value {
     pub default: Option<ConstId>,
     /// Its elements, if it is a small integer or bool tensor that follows from shapes and constants.
     pub known: Known,
+    /// The same for a float tensor whose elements are whole numbers. Inference alone uses it, to follow shapes that a
+    /// model computes with in floats; the value itself is computed by its node.
+    pub(crate) whole: Known,
     /// Computed from constants only, through any number of nodes.
     pub const_expr: bool,
 }
@@ -176,7 +179,8 @@ pub struct Body {
     pub nodes: Vec<NodeId>,
 }
 
-/// Something that inference took for granted because only a run can tell; the host checks it when symbols are bound.
+/// Something that inference took for granted because only a run can tell. The host checks it when symbols are bound;
+/// of a node in a body only when that body runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assumption {
     /// Must not be 0.
@@ -224,6 +228,7 @@ impl Value {
             constant: None,
             default: None,
             known: None,
+            whole: None,
             const_expr: false,
         }
     }

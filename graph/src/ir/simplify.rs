@@ -178,6 +178,11 @@ impl ExprTable {
         self.add(whole, rest)
     }
 
+    /// Whether `b` certainly divides `a` without rest.
+    pub fn divides(&mut self, b: ExprId, a: ExprId) -> bool {
+        self.exact(a, b).is_some()
+    }
+
     /// `a / b` when every term of `a` holds all factors of `b`. What `b = 0` would give is left open.
     fn exact(&mut self, a: ExprId, b: ExprId) -> Option<ExprId> {
         let by = self.factors(b)?;

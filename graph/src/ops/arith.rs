@@ -10,7 +10,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BitwiseAnd", |cx| broadcast(cx).map(drop)),
     OpDef::new("BitwiseOr", |cx| broadcast(cx).map(drop)),
     OpDef::new("BitwiseXor", |cx| broadcast(cx).map(drop)),
-    OpDef::new("Div", |cx| arith(cx, ExprTable::trunc_div)),
+    OpDef::new("Div", divide),
     OpDef::new("Max", |cx| many(cx, Some(ExprTable::max))),
     OpDef::new("Mean", |cx| many(cx, None)),
     OpDef::new("Min", |cx| many(cx, Some(ExprTable::min))),
@@ -34,10 +34,21 @@ fn broadcast(cx: &mut InferCx<'_>) -> Result<Option<Dims>> {
 }
 
 fn arith(cx: &mut InferCx<'_>, f: Binary) -> Result<()> {
-    if let Some(dims) = broadcast(cx)?
-        && cx.dtype(0).is_some_and(|d| d.is_int())
-    {
+    if let Some(dims) = broadcast(cx)? {
         known::binary(cx, &dims, f);
+    }
+    Ok(())
+}
+
+/// Floats stay whole numbers only where the division leaves no rest.
+fn divide(cx: &mut InferCx<'_>) -> Result<()> {
+    let Some(dims) = broadcast(cx)? else { return Ok(()) };
+    if cx.dtype(0).is_some_and(|d| d.is_int()) {
+        known::binary(cx, &dims, ExprTable::trunc_div);
+    } else if let (Some(a), Some(b)) = (cx.known(0), cx.known(1))
+        && a.iter().all(|&x| b.iter().all(|&y| cx.exprs.divides(y, x)))
+    {
+        known::binary(cx, &dims, ExprTable::div);
     }
     Ok(())
 }
@@ -54,7 +65,7 @@ fn many(cx: &mut InferCx<'_>, f: Option<Binary>) -> Result<()> {
     let count = cx.input_count();
     let Some(dtype) = (0..count).find_map(|i| cx.dtype(i)) else { return Ok(()) };
     let dims = cx.broadcast_inputs(count)?;
-    if let (Some(dims), Some(f), true) = (&dims, f, dtype.is_int()) {
+    if let (Some(dims), Some(f)) = (&dims, f) {
         match count {
             1 => known::unary(cx, |_, x| x),
             2 => known::binary(cx, dims, f),

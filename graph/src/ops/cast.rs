@@ -2,7 +2,7 @@
 
 use super::{InferCx, OpDef};
 use crate::error::Result;
-use crate::ir::DType;
+use crate::ir::{DType, ExprId};
 
 pub(super) static OPS: &[OpDef] =
     &[OpDef::new("BitCast", bit_cast), OpDef::new("Cast", cast), OpDef::new("CastLike", cast_like)];
@@ -25,9 +25,8 @@ fn cast_like(cx: &mut InferCx<'_>) -> Result<()> {
 fn convert(cx: &mut InferCx<'_>, to: DType) -> Result<()> {
     if let Some(known) = cx.known(0) {
         match to {
-            DType::I64 => cx.set_known(0, &known),
-            // A dim that needs more than 31 bits has more elements than memory holds.
-            DType::I32 if known.iter().all(|&x| is_dim_or_i32(cx.exprs.bounds(x))) => cx.set_known(0, &known),
+            DType::I64 | DType::F32 | DType::F64 => cx.set_known(0, &known),
+            DType::I32 if fits(cx, &known) => cx.set_known(0, &known),
             DType::Bool => {
                 let truths: Vec<_> = known.iter().map(|&x| cx.exprs.not(x)).collect();
                 let truths: Vec<_> = truths.into_iter().map(|x| cx.exprs.not(x)).collect();
@@ -41,8 +40,23 @@ fn convert(cx: &mut InferCx<'_>, to: DType) -> Result<()> {
     Ok(())
 }
 
-fn is_dim_or_i32((least, most): (i64, i64)) -> bool {
-    least >= 0 && most == i64::MAX || i32::try_from(least).is_ok() && i32::try_from(most).is_ok()
+/// Whether numbers keep their value as `int32`. Sizes do unless a run says otherwise, which is then an error of it.
+fn fits(cx: &mut InferCx<'_>, known: &[ExprId]) -> bool {
+    let limit = cx.int(1 << 31);
+    for &x in known {
+        let (least, most) = cx.exprs.bounds(x);
+        if i32::try_from(least).is_err() && least < 0 {
+            return false;
+        }
+        if i32::try_from(most).is_err() {
+            let holds = cx.exprs.lt(x, limit);
+            if cx.exprs.truth(holds) == Some(false) {
+                return false;
+            }
+            cx.assume(holds, || "a size that is cast to int32 has to fit".to_owned());
+        }
+    }
+    true
 }
 
 fn bit_cast(cx: &mut InferCx<'_>) -> Result<()> {
@@ -67,6 +81,10 @@ mod tests {
             ("Cast", "float[n,3]", "to=10", "float16[n,3]"),
             ("Cast", "float[n,3]", "to=99", "!to is 99"),
             ("Cast", "int64[2]{3,4}", "to=6", "int32[2]{3,4}"),
+            ("Cast", "int64[2]{n,4}", "to=6", "int32[2]"),
+            ("Cast", "int64[1,n,2] int64[2]{3,4}", "to=6", "int32[1,n,2]"),
+            ("Cast", "int64[2]{3,4}", "to=1", "float[2]{3,4}"),
+            ("Cast", "float[2]{3,4}", "to=7", "int64[2]{3,4}"),
             ("Cast", "int64[2]{3,4}", "to=2", "uint8[2]"),
             ("Cast", "int64[2]{0,4}", "to=9", "bool[2]{0,1}"),
             ("CastLike", "float[n] double[3]", "", "double[n]"),

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{
-    Assumption, AttrValue, Constant, DType, Dims, ExprId, ExprTable, Graph, KNOWN_LIMIT, Known, Node, NodeId, Symbol,
+    Assumption, AttrValue, Constant, DType, Dims, ExprId, ExprTable, Graph, KNOWN_LIMIT, Known, Node, NodeId,
     SymbolKind, TensorType, Type, Value, ValueId,
 };
 
@@ -107,9 +107,11 @@ impl InferCx<'_> {
         self.constants.get(id.index())
     }
 
-    /// Elements of a small integer input (at most [`KNOWN_LIMIT`]) that follow from shapes and constants.
+    /// Elements of a small input (at most [`KNOWN_LIMIT`]) that follow from shapes and constants: integers, truths as
+    /// 0 and 1, and floats that are whole numbers.
     pub fn known(&self, i: usize) -> Option<SmallVec<[ExprId; 8]>> {
-        let known = self.values[self.input_value(i)?.index()].known.as_ref()?;
+        let value = &self.values[self.input_value(i)?.index()];
+        let known = value.known.as_ref().or(value.whole.as_ref())?;
         Some(SmallVec::from_slice(known))
     }
 
@@ -123,9 +125,8 @@ impl InferCx<'_> {
         let value = self.input_value(i)?;
         let tensor = self.tensor(i).filter(|t| matches!(t.dtype, DType::I64 | DType::I32))?;
         let count = self.fixed_elements(tensor.dims.as_ref()?)?;
-        let made: SmallVec<[ExprId; 8]> = (0..count)
-            .map(|at| self.exprs.symbol(Symbol { value, at, kind: SymbolKind::Element, name: None }))
-            .collect();
+        let made: SmallVec<[ExprId; 8]> =
+            (0..count).map(|at| self.exprs.symbol_of(value, at, SymbolKind::Element)).collect();
         self.values[value.index()].known = Some(made.as_slice().into());
         Some(made)
     }
@@ -195,7 +196,7 @@ impl InferCx<'_> {
         }
     }
 
-    /// Sets the elements of an integer output. More than [`KNOWN_LIMIT`] are not kept.
+    /// Sets the elements of an integer, bool or float output, whole numbers all. More than [`KNOWN_LIMIT`] are not kept.
     pub fn set_known(&mut self, o: usize, elements: &[ExprId]) {
         if let Some(out) = self.out.get_mut(o)
             && elements.len() <= KNOWN_LIMIT
@@ -208,7 +209,7 @@ impl InferCx<'_> {
     pub fn fresh_dim(&mut self, o: usize, axis: usize) -> ExprId {
         let value = self.node.outputs.get(o).copied().flatten();
         match (value, u32::try_from(axis)) {
-            (Some(value), Ok(at)) => self.exprs.symbol(Symbol { value, at, kind: SymbolKind::Dim, name: None }),
+            (Some(value), Ok(at)) => self.exprs.symbol_of(value, at, SymbolKind::Dim),
             // The answer goes nowhere: the output is not wanted.
             _ => self.exprs.constant(0),
         }

@@ -1,6 +1,6 @@
 //! Joining and cutting tensors along an axis.
 
-use super::{InferCx, OpDef};
+use super::{InferCx, OpDef, known};
 use crate::error::Result;
 use crate::ir::{Dims, ExprId, ExprTable, KNOWN_LIMIT};
 
@@ -126,7 +126,7 @@ fn slice(cx: &mut InferCx<'_>) -> Result<()> {
     };
     let axes = axes.iter().map(|&a| cx.axis(a, x.len())).collect::<Result<Vec<_>>>()?;
     let dims = sliced(cx, &x, &axes)?;
-    slice_known(cx, &axes);
+    slice_known(cx, &x, &axes, &dims);
     cx.set_tensor(0, dtype, Some(dims));
     Ok(())
 }
@@ -173,25 +173,28 @@ fn place(e: &mut ExprTable, size: ExprId, at: ExprId, low: ExprId, high: ExprId)
     e.min(at, high)
 }
 
-/// Elements of a vector that is cut at plain numbers.
-fn slice_known(cx: &mut InferCx<'_>, axes: &[usize]) {
-    let (Some(known), Some(1), &[0]) = (cx.known(0), cx.rank(0), axes) else { return };
-    let first = |i: usize| cx.ints(i)?.first().copied();
-    let (Some(start), Some(end)) = (first(1), first(2)) else { return };
-    let step = if cx.has_input(4) { first(4) } else { Some(1) };
-    let Some(step) = step.filter(|&s| s != 0) else { return };
-    let size = i64::try_from(known.len()).unwrap_or(i64::MAX);
-    let from_back = |at: i64| if at < 0 { at.saturating_add(size) } else { at };
-    let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
-    let (start, end) = (from_back(start).clamp(low, high), from_back(end).clamp(low, high));
-    let mut picked = Vec::new();
-    let mut at = start;
-    while (step > 0 && at < end) || (step < 0 && at > end) {
-        let Some(&element) = usize::try_from(at).ok().and_then(|at| known.get(at)) else { return };
-        picked.push(element);
-        at = at.saturating_add(step);
+/// Elements of a tensor that is cut at plain numbers.
+fn slice_known(cx: &mut InferCx<'_>, x: &Dims, axes: &[usize], dims: &Dims) {
+    let (Some(starts), Some(steps)) =
+        (cx.ints(1), if cx.has_input(4) { cx.ints(4) } else { Some(axes.iter().map(|_| 1).collect()) })
+    else {
+        return;
+    };
+    let mut cuts = Vec::with_capacity(axes.len());
+    for ((&axis, &start), &step) in axes.iter().zip(&starts).zip(&steps) {
+        let Some(size) = cx.exprs.as_const(x[axis]) else { return };
+        let start = if start < 0 { start.saturating_add(size) } else { start };
+        cuts.push((axis, start.clamp(0, if step > 0 { size } else { (size - 1).max(0) }), step));
     }
-    cx.set_known(0, &picked);
+    let place = |at: &[usize]| {
+        let mut from = at.to_vec();
+        for &(axis, start, step) in &cuts {
+            let i = i64::try_from(at[axis]).unwrap_or(i64::MAX);
+            from[axis] = usize::try_from(i.saturating_mul(step).saturating_add(start)).unwrap_or(usize::MAX);
+        }
+        from
+    };
+    known::rearranged(cx, x, place, dims);
 }
 
 #[cfg(test)]
@@ -213,6 +216,18 @@ mod tests {
     #[test]
     fn slicing() {
         check(&[
+            (
+                "Slice",
+                "int64[3,2]{1,2,3,4,5,n} int64[1]{-1} int64[1]{-9223372036854775807} int64[1]{0} int64[1]{-1}",
+                "",
+                "int64[3,2]{5,n,3,4,1,2}",
+            ),
+            (
+                "Slice",
+                "int64[2,3]{1,2,3,4,5,6} int64[2]{1,0} int64[2]{2,3} int64[2]{0,1} int64[2]{1,2}",
+                "",
+                "int64[1,2]{4,6}",
+            ),
             ("Slice", "float[10] int64[1]{2} int64[1]{5}", "", "float[3]"),
             ("Slice", "float[10,n] int64[1]{-3} int64[1]{9223372036854775807} int64[1]{0}", "", "float[3,n]"),
             ("Slice", "float[10] int64[1]{9} int64[1]{-11} int64[1]{0} int64[1]{-1}", "", "float[10]"),

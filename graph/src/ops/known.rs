@@ -44,6 +44,30 @@ pub(super) fn unary(cx: &mut InferCx<'_>, f: impl Fn(&mut ExprTable, ExprId) -> 
     cx.set_known(0, &made);
 }
 
+/// Sets the elements of output 0, of dims `to`, to those of input 0, of dims `from`: `place` says where each comes from.
+pub(super) fn rearranged(cx: &mut InferCx<'_>, from: &Dims, place: impl Fn(&[usize]) -> Vec<usize>, to: &Dims) {
+    let (Some(known), Some(from), Some(to)) = (cx.known(0), sizes(cx, from), sizes(cx, to)) else { return };
+    let count: usize = to.iter().product();
+    if count > KNOWN_LIMIT {
+        return;
+    }
+    let picked: Option<SmallVec<[ExprId; 8]>> = (0..count)
+        .map(|mut at| {
+            let mut index: Sizes = SmallVec::from_elem(0, to.len());
+            for (i, &size) in index.iter_mut().zip(&to).rev() {
+                *i = at % size;
+                at /= size;
+            }
+            let place = place(&index);
+            let linear = |sum: usize, (i, size): (&usize, &usize)| sum.checked_mul(*size)?.checked_add(*i);
+            known.get(place.iter().zip(&from).try_fold(0, linear)?).copied()
+        })
+        .collect();
+    if let Some(picked) = picked {
+        cx.set_known(0, &picked);
+    }
+}
+
 type Sizes = SmallVec<[usize; 6]>;
 
 fn fixed(cx: &InferCx<'_>, i: usize) -> Option<Sizes> {

@@ -1,8 +1,8 @@
 //! Operators that pass elements on unchanged under another shape.
 
-use super::{InferCx, OpDef};
+use super::{InferCx, OpDef, known};
 use crate::error::Result;
-use crate::ir::{DType, Dims, ExprId, KNOWN_LIMIT};
+use crate::ir::{DType, Dims, ExprId, KNOWN_LIMIT, MAX_DIM};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Constant", constant),
@@ -115,18 +115,32 @@ fn reshaped(cx: &mut InferCx<'_>, target: &[ExprId]) -> Result<Option<Dims>> {
     Ok(Some(dims))
 }
 
-/// A dim that is computed at run time. It could turn out 0 or -1; where it can't be told, it is the size that it says
-/// unless it may be negative, in which case only the run knows.
+/// A dim that is computed at run time: the size that it says. That it will be none of the words 0 (copy) and -1 (the
+/// rest) is assumed where it follows from sizes; of a number out of the data only the run knows.
 fn computed(cx: &mut InferCx<'_>, input: Option<&Dims>, axis: usize, want: ExprId, count: usize) -> ExprId {
-    let (lo, _) = cx.exprs.bounds(want);
-    if lo >= 0 {
-        return want;
+    let least = cx.exprs.bounds(want).0;
+    if least < -MAX_DIM {
+        // A vector of one: all elements, whichever way it is written.
+        return match input {
+            Some(input) if count == 1 => cx.exprs.mul_all(input),
+            _ => cx.fresh_dim(0, axis),
+        };
     }
-    // The only unknown entry among known ones that could be -1: what is left over, whichever way it is written.
-    if let (Some(input), 1) = (input, count) {
-        return cx.exprs.mul_all(input);
+    let zero = cx.int(0);
+    if least < 0 {
+        let negative = cx.exprs.lt(want, zero);
+        let holds = cx.exprs.not(negative);
+        cx.assume(holds, || format!("the computed shape[{axis}] may not be negative"));
     }
-    cx.fresh_dim(0, axis)
+    let own = input.and_then(|d| d.get(axis).copied());
+    if least <= 0 && own != Some(want) && cx.attr_int("allowzero").unwrap_or(0) == 0 {
+        let copied = cx.exprs.eq(want, zero);
+        let used = cx.exprs.not(copied);
+        let empty = own.map_or(zero, |d| cx.exprs.eq(d, zero));
+        let holds = cx.exprs.or(used, empty);
+        cx.assume(holds, || format!("the computed shape[{axis}] may not be 0, which copies the input's dim"));
+    }
+    want
 }
 
 fn shape(cx: &mut InferCx<'_>) -> Result<()> {
@@ -173,11 +187,16 @@ fn transpose(cx: &mut InferCx<'_>) -> Result<()> {
     if sorted.iter().copied().ne(0..x.len()) {
         return Err(cx.fail(format!("perm {perm:?} does not name each of the {} axes once", x.len())));
     }
-    if x.len() < 2
-        && let Some(known) = cx.known(0)
-    {
-        cx.set_known(0, &known);
-    }
+    known::rearranged(
+        cx,
+        &x,
+        |at| {
+            let mut from = vec![0; perm.len()];
+            perm.iter().zip(at).for_each(|(&axis, &i)| from[axis] = i);
+            from
+        },
+        &perm.iter().map(|&axis| x[axis]).collect(),
+    );
     cx.set_tensor(0, dtype, Some(perm.iter().map(|&axis| x[axis]).collect()));
     Ok(())
 }
@@ -344,6 +363,7 @@ mod tests {
             ),
             ("Reshape", "float[2,3] int64[2]{-1,-1}", "", "!more than one -1"),
             ("Reshape", "float[2,3] int64[1]{-2}", "", "!shape[0] is -2"),
+            ("Transpose", "int64[2,2]{1,2,3,n}", "", "int64[2,2]{1,3,2,n}"),
             ("Reshape", "float[0,3] int64[2]{0,7}", "allowzero=1", "float[0,7]"),
         ]);
     }

@@ -84,6 +84,7 @@ impl Test {
             constant: None,
             default: None,
             known: None,
+            whole: None,
             const_expr: false,
         });
         id

@@ -13,7 +13,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Atan", like),
     OpDef::new("Atanh", like),
     OpDef::new("BitwiseNot", like),
-    OpDef::new("Ceil", like),
+    OpDef::new("Ceil", whole),
     OpDef::new("Celu", like),
     OpDef::new("Clip", clip),
     OpDef::new("Cos", like),
@@ -21,7 +21,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Elu", like),
     OpDef::new("Erf", like),
     OpDef::new("Exp", like),
-    OpDef::new("Floor", like),
+    OpDef::new("Floor", whole),
     OpDef::new("Gelu", like),
     OpDef::new("HardSigmoid", like),
     OpDef::new("HardSwish", like),
@@ -31,7 +31,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Neg", neg),
     OpDef::new("Reciprocal", like),
     OpDef::new("Relu", like),
-    OpDef::new("Round", like),
+    OpDef::new("Round", whole),
     OpDef::new("Selu", like),
     OpDef::new("Shrink", like),
     OpDef::new("Sigmoid", like),
@@ -50,6 +50,12 @@ pub(super) static OPS: &[OpDef] = &[
 pub(super) fn like(cx: &mut InferCx<'_>) -> Result<()> {
     cx.set_like(0, 0);
     Ok(())
+}
+
+/// Whole numbers stay what they are.
+fn whole(cx: &mut InferCx<'_>) -> Result<()> {
+    known::unary(cx, |_, x| x);
+    like(cx)
 }
 
 fn neg(cx: &mut InferCx<'_>) -> Result<()> {

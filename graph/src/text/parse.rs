@@ -336,11 +336,8 @@ impl Parser {
             let name = line.text()?;
             let c = self.const_id(line)?;
             let v = self.define(line, at, home, &name)?;
-            let ty = self.graph.constants[c.index()].clone().ty(&mut self.graph.exprs);
-            let ints = self.graph.constants[c.index()].ints(crate::ir::KNOWN_LIMIT);
-            let known = ints.map(|ints| self.graph.exprs.constants(&ints));
-            let value = &mut self.graph.values[v.index()];
-            (value.constant, value.ty, value.known, value.const_expr) = (Some(c), Some(Type::Tensor(ty)), known, true);
+            let constant = self.graph.constant(c).clone();
+            self.graph.set_constant(v, &constant);
         } else if line.take_word("out") {
             let Some(v) = self.value(line)? else { return line.fail("a value") };
             let name = line.text()?.into();

@@ -157,6 +157,7 @@ impl Fake {
             constant: None,
             default: None,
             known,
+            whole: None,
             const_expr: false,
         });
         id

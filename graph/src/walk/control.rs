@@ -32,15 +32,19 @@ impl Walk {
     fn branches(&mut self, id: NodeId) -> Result<()> {
         let (then, other) = (self.body_of(id, "then_branch")?, self.body_of(id, "else_branch")?);
         let wanted = self.graph.node(id).outputs.clone();
-        for body in [then, other] {
+        let cond = self.input(id, 0).and_then(|v| self.graph.value(v).known.as_ref()?.first().copied());
+        for (body, taken) in [(then, true), (other, false)] {
             self.has_outputs(body, wanted.len())?;
+            let assumed = self.graph.assumptions.len();
             // Which branch is taken is often known only once sizes are, and the other one then contradicts them.
             self.lenient += 1;
             let done = self.body(body);
             self.lenient -= 1;
             done?;
+            if let Some(cond) = cond {
+                self.only_when(cond, taken, assumed);
+            }
         }
-        let cond = self.input(id, 0).and_then(|v| self.graph.value(v).known.as_ref()?.first().copied());
         let taken = cond.and_then(|c| self.graph.exprs.truth(c));
         for (o, v) in wanted.into_iter().enumerate() {
             let Some(v) = v else { continue };
@@ -59,6 +63,15 @@ impl Walk {
             (value.ty, value.known) = (ty, known);
         }
         Ok(())
+    }
+
+    /// What a branch takes for granted has to hold only when the branch is taken.
+    fn only_when(&mut self, cond: ExprId, taken: bool, since: usize) {
+        let exprs = &mut self.graph.exprs;
+        let passed_by = if taken { exprs.not(cond) } else { cond };
+        for a in &mut self.graph.assumptions[since..] {
+            a.holds = exprs.or(passed_by, a.holds);
+        }
     }
 
     /// Small integers that are known whichever branch is taken.

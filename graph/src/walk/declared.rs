@@ -6,7 +6,7 @@
 use super::Walk;
 use crate::build::shapeless;
 use crate::error::Result;
-use crate::ir::{Dims, MAX_DIM, Symbol, SymbolKind, TensorType, Type, ValueId};
+use crate::ir::{Dims, MAX_DIM, SymbolKind, TensorType, Type, ValueId};
 use crate::proto::{DimValue, TypeProto, type_proto};
 
 impl Walk {
@@ -21,7 +21,7 @@ impl Walk {
             let stated = shape.dim.iter().zip(0u32..);
             let dim = |(d, at): (&crate::proto::Dimension, u32)| match d.value {
                 Some(DimValue::Size(size)) if (0..=MAX_DIM).contains(&size) => self.graph.exprs.constant(size),
-                _ => self.graph.exprs.symbol(Symbol { value, at, kind: SymbolKind::Dim, name: None }),
+                _ => self.graph.exprs.symbol_of(value, at, SymbolKind::Dim),
             };
             stated.map(dim).collect::<Dims>()
         });

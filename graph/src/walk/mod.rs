@@ -29,6 +29,18 @@ pub(crate) fn walk(built: Built) -> Result<Graph> {
     Ok(walk.graph)
 }
 
+/// Infers a graph again, whose nodes are in their final forms: after its inputs got sizes, a branch was decided, or
+/// constants were computed. An error leaves the graph as far as it came.
+pub(crate) fn again(graph: &mut Graph) -> Result<()> {
+    let warnings = graph.warnings.len();
+    let mut walk = Walk { upgraded: true, ..Walk::over(std::mem::take(graph)) };
+    walk.graph.assumptions.clear();
+    let done = walk.body(GraphId::MAIN);
+    *graph = walk.graph;
+    graph.warnings.truncate(warnings);
+    done
+}
+
 /// A walk over a graph.
 pub(crate) struct Walk {
     pub(crate) graph: Graph,
@@ -39,11 +51,13 @@ pub(crate) struct Walk {
     loops: u32,
     /// Branches around the place at hand that may never be taken.
     lenient: u32,
+    /// Whether nodes are in their final forms already, and only inferred.
+    upgraded: bool,
 }
 
 impl Walk {
     pub(crate) fn over(graph: Graph) -> Walk {
-        Walk { graph, declared: HashMap::new(), made: HashMap::new(), loops: 0, lenient: 0 }
+        Walk { graph, declared: HashMap::new(), made: HashMap::new(), loops: 0, lenient: 0, upgraded: false }
     }
 
     /// Walks the nodes of a graph, whose inputs have their types.
@@ -51,9 +65,17 @@ impl Walk {
         let nodes = std::mem::take(&mut self.graph.bodies[graph.index()].nodes);
         let mut out = Vec::with_capacity(nodes.len());
         for id in nodes {
-            let Err(e) = self.file_node(id, &mut out) else { continue };
+            let done = match self.upgraded {
+                true => {
+                    out.push(id);
+                    self.settle_again(id)
+                }
+                false => self.file_node(id, &mut out),
+            };
+            let Err(e) = done else { continue };
             let place = self.graph.node(id).place(&self.graph);
             if self.lenient == 0 || e.code() != Code::Infer {
+                self.graph.bodies[graph.index()].nodes = out;
                 return Err(e.within(place));
             }
             self.warn(place, format!("can't run if its branch is taken: {}", e.message()));

@@ -101,6 +101,14 @@ impl Walk {
         Ok(())
     }
 
+    /// The same for a node that was inferred before. What no rule speaks of keeps its type.
+    pub(super) fn settle_again(&mut self, id: NodeId) -> Result<()> {
+        if self.graph.node(id).def.is_none() {
+            return self.bodies_apart(id);
+        }
+        self.settle(id)
+    }
+
     /// A node of an operator that no schema describes: an EP may know it.
     fn unknown(&mut self, id: NodeId) -> Result<()> {
         self.bodies_apart(id)?;
@@ -116,8 +124,9 @@ impl Walk {
         let bodies: Vec<_> = self.graph.node(id).bodies().collect();
         for body in bodies {
             for v in self.graph.body(body).inputs.clone() {
-                let ty = self.declared_type(v)?;
-                self.graph.values[v.index()].ty = ty;
+                if let Some(ty) = self.declared_type(v)? {
+                    self.graph.values[v.index()].ty = Some(ty);
+                }
             }
             self.body(body)?;
         }

@@ -7,13 +7,13 @@ use hashbrown::HashSet;
 
 use super::Walk;
 use crate::error::{Code, Error, Result};
-use crate::ir::{Dims, ExprId, ExprOp, GraphId, Symbol, SymbolKind, TensorType, Type, ValueId};
+use crate::ir::{Dims, ExprId, ExprOp, GraphId, SymbolKind, TensorType, Type, ValueId};
 
 impl Walk {
     /// A dim that only a run can tell.
     pub(super) fn fresh(&mut self, value: ValueId, axis: usize) -> ExprId {
         let at = u32::try_from(axis).unwrap_or(u32::MAX);
-        self.graph.exprs.symbol(Symbol { value, at, kind: SymbolKind::Dim, name: None })
+        self.graph.exprs.symbol_of(value, at, SymbolKind::Dim)
     }
 
     /// What `value` may be when it is `a` or `b`; `cond` chooses, when it is known as an expression.
