@@ -45,6 +45,6 @@ pub use discover::{Candidate, Refused, Report, Request, SetAside, Shadowed};
 pub use error::{HostError, Result, SENTENCE_LIMIT, device_code};
 pub use loaded::{LoadedEp, Origin};
 pub use manifest::{AbiVersion, Manifest, PanicStrategy, Threads};
-pub use places::{EP_PATH_VARIABLE, Place, PlaceKind, user_folder};
+pub use places::{EP_PATH_VARIABLE, Place, PlaceKind, probe_folder, user_folder};
 pub use probe::{ProbePolicy, probe_main};
 pub use registry::{PluginHost, PluginHostBuilder};

@@ -116,6 +116,11 @@ pub fn user_folder() -> Option<PathBuf> {
     Some(dirs::data_dir()?.join("ortolan").join("ep"))
 }
 
+/// Where verdicts of probes are remembered, unless a host is built with another folder.
+pub fn probe_folder() -> Option<PathBuf> {
+    Some(dirs::cache_dir()?.join("ortolan").join("probe"))
+}
+
 fn system_folders() -> Vec<PathBuf> {
     sys::SYSTEM_LIB_FOLDERS.iter().map(|lib| Path::new(lib).join("ortolan").join("ep")).collect()
 }

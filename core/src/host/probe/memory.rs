@@ -6,6 +6,7 @@
 use super::super::codes;
 use super::super::error::{HostError, Result};
 use super::super::file::PluginFile;
+use super::super::places::probe_folder;
 use super::super::sys::{self, FileId};
 use super::{PROTOCOL, Verdict};
 use ortolan_ep_abi::layout::{FNV, fnv};
@@ -39,7 +40,7 @@ impl Memory {
         let folder = match given {
             Some(folder) => Some(folder.to_owned()),
             None if sys::elevated() => None,
-            None => dirs::cache_dir().map(|cache| cache.join("ortolan").join("probe")),
+            None => probe_folder(),
         };
         Memory(folder.filter(|folder| is_private(folder)))
     }
