@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ortolan::abi::DeviceInfo;
 use ortolan::error::codes::{NO_EPS, UNPLACED};
@@ -220,6 +221,8 @@ pub struct Opened {
     pub eps: Chosen,
     /// Its inputs, with the sizes that `--dim` gives.
     pub inputs: Vec<Port>,
+    /// What building the session took; finding and loading the EPs is not in it.
+    pub load: Duration,
 }
 
 impl Opened {
@@ -227,9 +230,11 @@ impl Opened {
     pub fn open(args: &FeedArgs) -> Result<Opened> {
         is_file(&args.model)?;
         let eps = Chosen::of(&args.session)?;
+        let start = Instant::now();
         let session = eps.open(&args.model, &args.session)?;
+        let load = start.elapsed();
         let inputs = session.inputs().iter().map(Port::from).collect();
-        Ok(Opened { session, eps, inputs })
+        Ok(Opened { session, eps, inputs, load })
     }
 
     /// Runs once.

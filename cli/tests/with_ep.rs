@@ -120,6 +120,17 @@ fn bench_prints_the_fields_of_the_contract() {
 }
 
 #[test]
+fn a_run_that_takes_too_long_is_a_no() {
+    let place = place();
+    // The plugin looks at the clock between nodes, so the second one never begins.
+    let nodes = vec![node("MatMul", &["a", "a"], &["p"], vec![]), node("Softmax", &["p"], &["y"], vec![])];
+    place.model("slow.onnx", &model(nodes, vec![value("a", 1, "500,500")], vec![value("y", 1, "500,500")], vec![]));
+    let (status, out, err) = place.answer(&["run", "slow.onnx", "--random-inputs", "--timeout", "0.005"]);
+    assert_eq!((status, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("[timeout]"), "{err}");
+}
+
+#[test]
 fn check_says_where_and_why() {
     let place = place();
     place.model("relu.onnx", &relu());

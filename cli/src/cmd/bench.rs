@@ -40,9 +40,7 @@ struct Latency {
 
 /// Loads, runs once, warms up, measures. Every run makes its outputs anew, as for a caller who keeps the last ones.
 pub fn run(args: &BenchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result<bool> {
-    let start = Instant::now();
     let opened = Opened::open(&args.feed)?;
-    let load = start.elapsed();
     let feed = feed::gather(&args.feed, &opened.inputs)?;
     let options = RunOptions { timeout: args.feed.timeout, ..RunOptions::default() };
     let timed = || {
@@ -67,7 +65,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
         model: args.feed.model.display().to_string(),
         eps: opened.eps.names().map(str::to_owned).collect(),
         threads: opened.session.threads(),
-        load_ms: ms(load),
+        load_ms: ms(opened.load),
         first_run_ms: ms(first),
         latency_ms: latency(&times),
         runs: times.len(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
-use ortolan::host::{PluginHost, Report, user_folder};
+use ortolan::host::{PluginHost, Report, probe_folder, user_folder};
 use serde::Serialize;
 
 use super::ep::{Device, Reason, Warning, devices, places_text, refused_text};
@@ -114,7 +114,8 @@ fn ep(host: &PluginHost, report: &Report, name: &str) -> Option<Ep> {
 
 fn folders() -> Vec<Folder> {
     let folder = |what, path: Option<PathBuf>| path.map(|path| Folder { what, exists: path.exists(), path });
-    [folder("installed EPs", user_folder())].into_iter().flatten().collect()
+    let all = [folder("installed EPs", user_folder()), folder("verdicts of probes", probe_folder())];
+    all.into_iter().flatten().collect()
 }
 
 fn variables() -> Vec<Variable> {

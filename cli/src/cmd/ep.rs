@@ -141,12 +141,12 @@ fn operator(domain: &str, op: &str) -> String {
 }
 
 fn catalogue_text(rows: &[CatalogueRow]) -> String {
-    let mut table = table::new(&["OPERATOR", "SINCE", "TYPES", "LIMITS"], &[]);
+    let mut table = table::new(&["OPERATOR", "SINCE", "LIMITS", "TYPES"], &[]);
     for r in rows {
         let versions = if r.since == r.until { r.since.to_string() } else { format!("{}-{}", r.since, r.until) };
         let types: Vec<String> = r.types.iter().map(|(t, names)| format!("{t}={}", names.join(","))).collect();
         let limits: Vec<String> = r.limits.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        table.add_row([operator(&r.domain, &r.op), versions, types.join(" "), limits.join(" ")]);
+        table.add_row([operator(&r.domain, &r.op), versions, limits.join(" "), types.join(" ")]);
     }
     table::text(&table)
 }

@@ -78,6 +78,17 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_the_codes_of_the_command_line() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        for code in AREA.codes {
+            let CodeInfo { name, title, remedy, .. } = code.info();
+            let row = format!("| `{name}` | {title} | {remedy} |\n");
+            assert!(page.contains(&row), "docs/cli.md lacks {row}");
+        }
+    }
+
+    #[test]
     fn brackets_may_be_copied_along() {
         assert!(explain("[input-form]", false).unwrap().starts_with("input-form: "));
         let json: serde_json::Value = serde_json::from_str(&explain("argument", true).unwrap()).unwrap();

@@ -51,9 +51,7 @@ struct Answer {
 
 /// `ortolan run`
 pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<bool> {
-    let start = Instant::now();
     let opened = Opened::open(&args.feed)?;
-    let load_ms = start.elapsed().as_secs_f64() * 1e3;
     let feed = feed::gather(&args.feed, &opened.inputs)?;
     let options = RunOptions { timeout: args.feed.timeout, profile: args.profile.is_some(), ..RunOptions::default() };
     let start = Instant::now();
@@ -71,7 +69,7 @@ pub fn run(args: &RunArgs, out: &mut dyn Write) -> Result<bool> {
         nodes: report.nodes.len(),
         copies: report.copies,
         fallback: fallback(report),
-        load_ms,
+        load_ms: opened.load.as_secs_f64() * 1e3,
         run_ms,
         seed: (feed.len() > args.feed.input.len()).then_some(args.feed.seed),
         outputs: shown(args, &outputs)?,

@@ -128,6 +128,43 @@ mod tests {
         assert!(again.code == "output-file" && again.message.contains("f.npy"), "{again}");
     }
 
+    /// Every cut and every change of one byte of a good file is read or refused.
+    #[test]
+    fn damaged_files_never_panic() {
+        let floats = port(PortType::Tensor { dtype: DType::F32, dims: None });
+        let picture = port(PortType::Tensor { dtype: DType::F32, dims: Some(vec![crate::port::Dim::Fixed(2); 2]) });
+        let list = port(PortType::Sequence(Box::new(floats.ty.clone())));
+        let tensor = Tensor::from_slice(&[2], &[1.0f32, 2.0]).unwrap();
+        let mut array = Vec::new();
+        npy::write(&mut array, &tensor).unwrap();
+        let mut drawn = Vec::new();
+        let mut encoder = png::Encoder::new(&mut drawn, 2, 2);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().unwrap().write_image_data(&[7; 12]).unwrap();
+        let text = json::write(&Value::sequence([tensor.clone().into()])).unwrap();
+        type Read<'a> = Box<dyn Fn(&[u8]) -> bool + 'a>;
+        let cases: [(Vec<u8>, Read<'_>); 5] = [
+            (array, Box::new(|b| npy::read(b).is_ok())),
+            (pb::write("x", &tensor).unwrap(), Box::new(|b| pb::read(b).is_ok())),
+            (text.into_bytes(), Box::new(|b| json::read(b, &list.ty).is_ok())),
+            (drawn, Box::new(|b| picture::read(b, &picture).is_ok())),
+            (b"P5 2 2 255\n1234".to_vec(), Box::new(|b| picture::read(b, &picture).is_ok())),
+        ];
+        for (good, read) in &cases {
+            assert!(read(good));
+            let refused = (0..good.len()).filter(|&len| !read(&good[..len])).count();
+            // A picture is complete without its end mark of 12 bytes.
+            assert!(refused + 12 >= good.len(), "{refused} of {} cuts were refused", good.len());
+            for at in 0..good.len() {
+                for byte in [0, 0x30, 0x7f, 0x80, 0xff, good[at] ^ 1] {
+                    let mut bad = good.clone();
+                    bad[at] = byte;
+                    read(&bad);
+                }
+            }
+        }
+    }
+
     #[test]
     fn endings_and_kinds_are_checked_before_the_file() {
         let floats = port(PortType::Tensor { dtype: DType::F32, dims: None });

@@ -13,7 +13,7 @@ use ortolan_graph::ir::DType;
 use crate::port::{Dim, Port, PortType};
 
 /// Most pixels of a picture that is read.
-const PIXEL_LIMIT: usize = 1 << 28;
+const PIXEL_LIMIT: usize = 1 << 26;
 
 /// A decoded picture: 8 bits a channel, 1 (grey) or 3 channels, row by row.
 #[derive(Debug, PartialEq)]
