@@ -158,6 +158,9 @@ unsafe fn tensor(value: &raw::Value, release: Release, giver: &dyn Giver) -> Res
         // SAFETY: a string tensor of that many elements, by the caller's promise.
         return unsafe { strings(&shape, value.data) };
     }
+    if host && value.bytes < bytes as u64 {
+        return Err(Refusal::fault(format!("give: {} bytes, and {dtype} {shape:?} has {bytes}", value.bytes)));
+    }
     let aligned = value.data.addr().is_multiple_of(align_of_dtype(dtype));
     if release.is_set() && host && !aligned {
         return Err(Refusal::fault(format!("give: {dtype} at {:p} is not aligned", value.data)));
@@ -342,6 +345,7 @@ mod tests {
             (value(&[-4], &data), "[-4]"),
             (value(&[i64::MAX, 2], &data), "shape"),
             (raw::Value { data: std::ptr::null_mut(), ..value(&[4], &data) }, "data is null"),
+            (raw::Value { bytes: 12, ..value(&[4], &data) }, "12 bytes"),
             (raw::Value { kind: 9, ..value(&[4], &data) }, "kind 9"),
             (raw::Value { kind: raw::VALUE_ABSENT, ..value(&[4], &data) }, "kind 0"),
             (raw::Value { kind: raw::VALUE_SEQUENCE, item_count: 1, ..value(&[], &data) }, "item list is null"),
