@@ -180,13 +180,22 @@ impl PartHandle {
         self.keep.is_some()
     }
 
-    /// Runs the part.
+    /// Runs the part. Until it has made the lane, the place for it is fenced.
     ///
     /// # Safety
     /// `call` is complete and of kind run; `lane` belongs to this part and to nobody else now.
-    pub unsafe fn run(&self, lane: &mut *mut raw::Lane, call: *const raw::Call) -> i32 {
-        // SAFETY: the part is live, and the caller's promise.
-        unsafe { (self.ep.table().run)(self.raw, lane, call) }
+    pub unsafe fn run(&self, lane: &mut *mut raw::Lane, call: *const raw::Call) -> Result<i32, Refusal> {
+        let run = self.ep.table().run;
+        if !lane.is_null() {
+            // SAFETY: the part is live, and the caller's promise.
+            return Ok(unsafe { run(self.raw, lane, call) });
+        }
+        let out = Out::new();
+        // SAFETY: as above; the place is live.
+        let status = unsafe { run(self.raw, out.ptr(), call) };
+        let (made, intact) = out.look("lane");
+        *lane = made;
+        intact.map(|()| status)
     }
 
     /// # Safety

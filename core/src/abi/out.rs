@@ -32,15 +32,21 @@ impl<T> Out<T> {
 
     /// The handle after a call that succeeded; `what` names it.
     pub fn take(self, what: &str) -> Result<*mut T, Refusal> {
-        // SAFETY: the call has returned; nobody else has the cell.
-        let Fenced { before, made, after } = unsafe { self.0.get().read_volatile() };
-        if before != PATTERN || after != PATTERN {
-            return Err(Refusal::fault(format!("the EP wrote beside the place for the {what} that the host gave it")));
-        }
+        let (made, intact) = self.look(what);
+        intact?;
         if made.is_null() {
             return Err(Refusal::fault(format!("the call succeeded but made no {what}")));
         }
         Ok(made)
+    }
+
+    /// What was written, and whether nothing beside it was. The call has returned.
+    pub fn look(&self, what: &str) -> (*mut T, Result<(), Refusal>) {
+        // SAFETY: the call has returned; nobody else has the cell.
+        let Fenced { before, made, after } = unsafe { self.0.get().read_volatile() };
+        let intact = before == PATTERN && after == PATTERN;
+        let fault = || Refusal::fault(format!("the EP wrote beside the place for the {what} that the host gave it"));
+        (made, if intact { Ok(()) } else { Err(fault()) })
     }
 }
 

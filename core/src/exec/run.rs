@@ -134,10 +134,10 @@ impl<'r> Run<'r> {
         };
         // SAFETY: the call is complete, and the EP's lane is this lane's own, used by this thread only.
         let status = unsafe { part.run(&mut plugin[step.part as usize], &call) };
-        let outcome = if status == OK {
-            Ok(())
-        } else {
-            ctx.outcome(status, codes::EP_FAILED, &|node| plan.has_node(node).then(|| plan.place(node)))
+        let outcome = match status {
+            Ok(OK) => Ok(()),
+            Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.has_node(node).then(|| plan.place(node))),
+            Err(refusal) => Err(refused(refusal).from_ep(part.ep().name(), None)),
         };
         drop(ctx);
         let fence = frame.fence;
