@@ -22,6 +22,30 @@ pub fn own_plugins() -> PathBuf {
     profile().join("deps")
 }
 
+/// A copy of each of this repository's own plugin libraries, under a name that says nothing of what is inside: whoever
+/// finds EPs by file name alone fails the tests that use these.
+pub fn renamed_plugins() -> Vec<PathBuf> {
+    let suffix = std::env::consts::DLL_SUFFIX;
+    let folder = fixture_target().join("renamed");
+    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let entries = std::fs::read_dir(own_plugins()).expect("cargo's folder is there").flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.contains("ortolan_ep_") && name.ends_with(suffix)
+    });
+    found.sort();
+    let copy = |(at, path): (usize, PathBuf)| {
+        let to = folder.join(format!("libfoo_ortolan_ep_zzz{at}{suffix}"));
+        // Never written in place: another process may have it mapped.
+        let fresh = tempfile::NamedTempFile::new_in(&folder).expect("the target folder can be written");
+        std::fs::copy(&path, fresh.path()).expect("a library can be copied");
+        fresh.persist(&to).expect("a library can be moved");
+        to
+    };
+    found.into_iter().enumerate().map(copy).collect()
+}
+
 /// Where fixtures are built: shared by all profiles, since fixtures need no speed.
 pub fn fixture_target() -> PathBuf {
     profile().parent().expect("a profile's folder lies in the target folder").join("fixtures")

@@ -1,0 +1,78 @@
+//! Sessions over several execution providers: whose results are right, who runs what and why, and what faulty ones cost.
+//!
+//! The repository's own plugin takes part under another file name, found by what its manifest says.
+
+mod faults;
+mod linked;
+mod shared;
+mod split;
+mod threads;
+/// The EP of `tests/fixtures/rust-ep`, linked in. Not as a dependency: cargo takes no workspace inside a member's folder.
+#[path = "../../fixtures/rust-ep/src/lib.rs"]
+mod tiny;
+
+use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::{Outputs, Session, SessionEp, TensorView};
+use ortolan_tests::model::{Model, Tensor};
+use ortolan_tests::{fixtures, place};
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+/// Loads one library, without a probe.
+fn load(path: &Path) -> Arc<LoadedEp> {
+    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
+    host.load_file(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The EPs that take part, each loaded once.
+struct Eps {
+    tiny: Arc<LoadedEp>,
+    plain: Arc<LoadedEp>,
+    fake: Arc<LoadedEp>,
+    /// The repository's own EP for processors.
+    own: Arc<LoadedEp>,
+}
+
+static EPS: LazyLock<Eps> = LazyLock::new(|| Eps {
+    tiny: load(&fixtures::tiny()),
+    plain: load(&fixtures::plain()),
+    fake: load(&fixtures::fake()),
+    own: own(),
+});
+
+/// Found by what it says: it runs Gemm on processors.
+fn own() -> Arc<LoadedEp> {
+    let loaded: Vec<_> = place::renamed_plugins().iter().map(|path| load(path)).collect();
+    let fits = |ep: &&Arc<LoadedEp>| {
+        ep.manifest().device_kinds == ["cpu"] && ep.catalogue().iter().any(|row| row.op == "Gemm")
+    };
+    loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
+}
+
+fn session_ep(ep: &Arc<LoadedEp>) -> SessionEp {
+    SessionEp::from(&**ep)
+}
+
+/// A session over these EPs, the most preferred first.
+fn session(eps: &[&Arc<LoadedEp>], model: &Model) -> ortolan::Result<Session> {
+    Session::builder().eps(eps.iter().map(|ep| session_ep(ep))).threads(2).build(model.bytes())
+}
+
+/// Runs on inputs that are only lent.
+fn run(session: &Session, inputs: &[(&str, Tensor)]) -> ortolan::Result<Outputs> {
+    session.run(inputs.iter().map(|(name, t)| (*name, TensorView::new(&t.shape, &t.data).expect("they fit"))))
+}
+
+/// Every output is what the plain interpreter says, up to rounding.
+fn assert_right(outputs: &Outputs, model: &Model, inputs: &[(&str, Tensor)], what: &str) {
+    let expected = model.interpret(inputs);
+    assert_eq!(outputs.len(), expected.len(), "{what}");
+    for (name, value) in outputs.iter() {
+        let (found, wanted) = (value.to_host().expect("it can be brought home"), &expected[name]);
+        assert_eq!(found.shape(), wanted.shape, "{what}: {name}");
+        for (i, (x, y)) in found.as_slice::<f32>().expect("f32").iter().zip(&wanted.data).enumerate() {
+            // Sums of at most a few dozen products in single precision.
+            assert!((x - y).abs() <= 1e-5 * y.abs().max(1.0), "{what}: {name}[{i}] is {x}, not {y}");
+        }
+    }
+}
