@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ortolan::abi::DeviceInfo;
-use ortolan::error::codes::{NO_EPS, UNPLACED};
+use ortolan::error::codes::{EP_NEW_FAILED, NO_EPS, UNPLACED};
 use ortolan::host::{LoadedEp, PluginHost, Report as Found};
+use ortolan::session::SessionBuilder;
 use ortolan::{Report, RunOptions, Session, SessionEp, SessionOptions, Value};
 use ortolan_graph::ir::Map;
 use serde::Serialize;
@@ -24,6 +25,8 @@ use crate::show;
 /// The EPs of a session, loaded, each with its first device.
 pub struct Chosen {
     eps: Vec<Member>,
+    /// They were asked for by name, so that none may be left out.
+    named: bool,
     // Dropped last: the loaded EPs are its.
     _host: PluginHost,
 }
@@ -75,7 +78,7 @@ impl Chosen {
             Member { ep, device, options }
         };
         let eps = loaded.into_iter().map(member).collect();
-        let chosen = Chosen { eps, _host: host };
+        let chosen = Chosen { eps, named: !args.ep.is_empty(), _host: host };
         match args.ep_option.iter().find(|o| !chosen.names().any(|name| name == o.ep)) {
             Some(o) => {
                 let all = names(chosen.names(), 12);
@@ -118,33 +121,45 @@ impl Chosen {
         self.eps.iter().map(one).collect()
     }
 
-    fn session_eps(&self) -> Vec<SessionEp> {
-        self.eps.iter().map(Member::session_ep).collect()
-    }
-
-    /// Opens a model for running.
+    /// Opens a model for running. An EP that does not start is left out, unless it was asked for by name or option.
     pub fn open(&self, model: &Path, args: &SessionArgs) -> Result<Session> {
-        is_file(model)?;
-        let builder = Session::builder().eps(self.session_eps()).options(options(args)?);
-        builder.build(model).map_err(|e| {
-            let given = e.ep().is_some_and(|name| args.ep_option.iter().any(|o| o.ep == name));
-            let mut error = Error::from(e);
-            // What an EP says to options is about the arguments.
-            if given && error.code == ortolan::error::codes::EP_NEW_FAILED.name() {
-                error.status = Status::Usage;
-            }
-            error
-        })
+        self.without_failing(args, |builder| builder.build(model))
     }
 
     /// Where the nodes of a model would run: of a session that was built and let go, or, where some node has no place, by
     /// the first answers of all EPs.
     pub fn place(&self, model: &Path, args: &SessionArgs) -> Result<Report> {
         match self.open(model, args) {
-            Err(e) if e.code == UNPLACED.name() => {
-                Ok(Session::builder().eps(self.session_eps()).options(options(args)?).survey(model)?)
-            }
+            Err(e) if e.code == UNPLACED.name() => self.without_failing(args, |builder| builder.survey(model)),
             session => session.map(|s| s.report().clone()),
+        }
+    }
+
+    fn without_failing<T>(
+        &self,
+        args: &SessionArgs,
+        build: impl Fn(SessionBuilder) -> ortolan::Result<T>,
+    ) -> Result<T> {
+        let options = options(args)?;
+        let mut left: Vec<&Member> = self.eps.iter().collect();
+        loop {
+            let eps = left.iter().map(|m| m.session_ep());
+            let error = match build(Session::builder().eps(eps).options(options.clone())) {
+                Ok(done) => return Ok(done),
+                Err(error) => error,
+            };
+            let failed = left.iter().position(|m| error.is(EP_NEW_FAILED) && error.ep() == Some(m.ep.name()));
+            match failed {
+                Some(at) if left[at].options.is_empty() && !self.named && left.len() > 1 => {
+                    tracing::warn!("an EP takes no part: {error}");
+                    left.remove(at);
+                }
+                // What an EP says to its options is about the arguments.
+                Some(at) if !left[at].options.is_empty() => {
+                    return Err(Error { status: Status::Usage, ..Error::from(error) });
+                }
+                _ => return Err(error.into()),
+            }
         }
     }
 }

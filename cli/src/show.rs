@@ -14,6 +14,8 @@ const FULL: usize = 64;
 const FIRST: usize = 8;
 /// Rows of class scores that are shown.
 const ROWS: usize = 8;
+/// Most classes that there are names for; longer rows are no class scores.
+const CLASSES: usize = 1 << 20;
 /// Classes that are shown of each row.
 const BEST: usize = 5;
 
@@ -253,7 +255,7 @@ fn top(tensor: &Tensor, labels: &[String]) -> Result<Option<Vec<Vec<Score>>>, St
     };
     let classes = usize::try_from(classes).unwrap_or(0);
     let rows: i64 = outer.iter().product();
-    if classes < 2 || !(1..=ROWS as i64).contains(&rows) {
+    if !(2..=CLASSES).contains(&classes) || !(1..=ROWS as i64).contains(&rows) {
         return Ok(None);
     }
     let scores: Vec<f64> = numbers::iter(tensor)?.map(|n| n.real().unwrap_or(f64::NAN)).collect();

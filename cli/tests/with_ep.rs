@@ -171,6 +171,78 @@ fn policies_are_answered_with_yes_or_no() {
 }
 
 #[test]
+fn two_eps_share_a_model_and_the_reasons_are_shown() {
+    let place = place();
+    place.model("relu.onnx", &relu());
+    let eps = place.hostile_ep("NOTHING");
+    let run = ["run", "relu.onnx", "--random-inputs", "--ep-path", &eps];
+    place.ortolan(&run).assert().success().stderr_eq("").stdout_eq(file!["snapshots/run-two.txt"]);
+    let check = ["check", "relu.onnx", "--ep", "plain", "--ep", "hostile", "--ep-path", &eps];
+    place.ortolan(&check).assert().success().stdout_eq(file!["snapshots/check-two.txt"]);
+    let cases: &[(&[&str], i32)] = &[
+        (&["--require-ep", "plain"], 1),
+        (&["--require-ep", "hostile"], 1),
+        (&["--require-ep", "plain", "--max-fallback-nodes", "1"], 0),
+        (&["--max-fallback-nodes", "0"], 1),
+        (&["--max-fallback-nodes", "1", "--max-copies", "0"], 0),
+    ];
+    for (args, status) in cases {
+        let (found, out, err) = place.answer(&[&check[..], args].concat());
+        assert_eq!(found, *status, "{args:?}: {out}{err}");
+    }
+}
+
+#[test]
+fn an_ep_that_does_not_start_is_left_out_unless_it_was_asked_for() {
+    let place = place();
+    let eps = place.hostile_ep("EP_FAILS");
+    let args = ["run", "m.onnx", "--input", "x=x.npy", "--ep-path", &eps];
+    let (status, out, err) = place.answer(&args);
+    assert!(status == 0 && out.contains("dog (96.5 %)") && err.contains("no session on Sundays"), "{out}{err}");
+    let (status, out, err) = place.answer(&[&args[..], &["--ep", "hostile"]].concat());
+    assert_eq!((status, out.as_str()), (3, ""), "{err}");
+    assert!(err.contains("no session on Sundays [ep-new-failed]"), "{err}");
+    let (status, _, err) = place.answer(&[&args[..], &["--ep-option", "plain.x=1"]].concat());
+    assert!(status == 2 && err.contains("plain has no options [ep-new-failed]"), "{err}");
+}
+
+#[test]
+fn a_plugin_that_fails_is_a_3_with_its_words() {
+    let place = Place::new();
+    place.model(
+        "relu.onnx",
+        &model(vec![node("Relu", &["x"], &["y"], vec![])], vec![value("x", 1, "2")], vec![value("y", 1, "2")], vec![]),
+    );
+    let cases: &[(&str, &[&str], i32, &[&str])] = &[
+        ("NOTHING", &["run", "relu.onnx", "--random-inputs"], 0, &[]),
+        ("RUN_FAILS", &["run", "relu.onnx", "--random-inputs"], 3, &["the seventh seal is broken", "[ep-failed]"]),
+        ("RUN_FAILS", &["bench", "relu.onnx", "--random-inputs"], 3, &["[ep-failed]"]),
+        ("COMPILE_FAILS", &["run", "relu.onnx", "--random-inputs"], 1, &["the compiler has a headache", "[unplaced]"]),
+        (
+            "DEVICES_CAUSE",
+            &["run", "relu.onnx", "--random-inputs"],
+            3,
+            &["driver 3 is installed", "[no-device]", "[no-eps]"],
+        ),
+        ("DEVICES_CAUSE", &["check", "relu.onnx", "--ep", "hostile"], 3, &["driver 3 is installed", "[no-device]"]),
+        ("CONSTRUCTOR_CRASHES", &["run", "relu.onnx", "--random-inputs"], 3, &["[probe-crashed]", "[no-eps]"]),
+    ];
+    for (fault, args, status, words) in cases {
+        let eps = place.hostile_ep(fault);
+        let (found, out, err) = place.answer(&[*args, &["--ep-path", &eps]].concat());
+        assert_eq!(found, *status, "{fault}: {out}{err}");
+        for word in *words {
+            assert!(err.contains(word), "{fault}: {word}: {err}");
+        }
+    }
+    let (status, json) = place.json(&["ep", "verify", "eps/libortolan_ep_hostile.so", "--json"]);
+    assert_eq!((status, &json["steps"][5]["code"]), (1, &"probe-crashed".into()));
+    let eps = place.hostile_ep("DEVICES_CAUSE");
+    let (status, out, _) = place.answer(&["doctor", "--ep-path", &eps]);
+    assert!(status == 0 && out.contains("no device: driver 3 is installed, 5 is needed [driver-too-old]"), "{out}");
+}
+
+#[test]
 fn without_a_plugin_the_answer_says_where_it_looked() {
     let place = Place::new();
     place.model("m.onnx", &classifier());

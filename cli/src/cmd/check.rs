@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{count, print, print_json};
 use crate::args::CheckArgs;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_file};
 use crate::progress::Progress;
 use crate::session::{Chosen, EpDocument};
 use crate::show::decimal;
@@ -58,11 +58,15 @@ struct Policy {
 
 /// `ortolan check`: yes if every node has a place and every policy holds.
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<bool> {
+    let is_folder = args.model.is_dir();
+    if !is_folder {
+        is_file(&args.model)?;
+    }
     let eps = Chosen::of(&args.session)?;
     if let Some(name) = &args.require_ep {
         eps.require(name)?;
     }
-    if args.model.is_dir() {
+    if is_folder {
         return folder(args, &eps, out);
     }
     let report = eps.place(&args.model, &args.session)?;
@@ -76,7 +80,7 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<bool> {
 }
 
 fn document<'a>(model: &'a Path, args: &CheckArgs, eps: &'a Chosen, report: &'a Report) -> Document<'a> {
-    let nodes: Vec<Node<'a>> = report.nodes.iter().map(|n| node(n, eps)).collect();
+    let nodes: Vec<Node<'a>> = report.nodes.iter().map(|n| node(n, &report.eps, eps)).collect();
     let unplaced: Vec<u32> = report.nodes.iter().filter(|n| n.place == NOBODY).map(|n| n.id).collect();
     let policies = policies(args, report);
     let placeable = unplaced.is_empty();
@@ -95,7 +99,7 @@ fn document<'a>(model: &'a Path, args: &CheckArgs, eps: &'a Chosen, report: &'a 
     }
 }
 
-fn node<'a>(n: &'a NodeReport, eps: &'a Chosen) -> Node<'a> {
+fn node<'a>(n: &'a NodeReport, order: &[String], eps: &'a Chosen) -> Node<'a> {
     let ep = n.ep.as_deref();
     Node {
         id: n.id,
@@ -106,18 +110,19 @@ fn node<'a>(n: &'a NodeReport, eps: &'a Chosen) -> Node<'a> {
         device: ep.and_then(|ep| eps.device(ep)),
         part: n.part,
         cost_ns: n.cost_ns,
-        reason: reason(n),
+        reason: reason(n, order),
         answers: &n.answers,
     }
 }
 
-/// Why the node is where it is, in a sentence without the node's name.
-fn reason(n: &NodeReport) -> String {
+/// Why the node is where it is, in a sentence without the node's name: what EPs say that come before its own.
+fn reason(n: &NodeReport, order: &[String]) -> String {
     let said = |a: &EpAnswer| format!("{}: {} [{}]", a.ep, a.sentence, a.code);
-    let refused = n.answers.iter().filter(|a| a.code != TAKEN_BY.name());
+    let place = |ep: &str| order.iter().position(|name| name == ep);
+    let before = |a: &&EpAnswer| a.code != TAKEN_BY.name() && place(&a.ep) < n.ep.as_deref().and_then(place);
     match n.place {
         "ep" => {
-            let list: Vec<String> = refused.map(|a| format!("not {}", said(a))).collect();
+            let list: Vec<String> = n.answers.iter().filter(before).map(|a| format!("not {}", said(a))).collect();
             if list.is_empty() { "the first EP that takes it".into() } else { list.join("; ") }
         }
         "executor" => "control flow, which the core walks itself".into(),

@@ -83,22 +83,33 @@ impl Place {
         (status, serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}")))
     }
 
-    /// Compiles the plugin in C of the fixtures, f32 Softmax and MatMul by name `plain`, into the folder `eps`.
-    pub fn plain_ep(&self) -> String {
+    /// Compiles a plugin in C of the fixtures into the folder `eps` and answers with the folder.
+    pub fn c_ep(&self, name: &str, source: &str, args: &[&str]) -> String {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let folder = self.path("eps");
         std::fs::create_dir_all(&folder).unwrap();
         let output = std::process::Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
             .args(["-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-I"])
             .arg(root.join("ep-abi/include"))
-            .arg(root.join("tests/fixtures/c-ep/plain.c"))
+            .args(args)
+            .arg(root.join("tests/fixtures").join(source))
             .arg("-o")
-            .arg(folder.join("libortolan_ep_plain.so"))
+            .arg(folder.join(format!("libortolan_ep_{name}.so")))
             .arg("-lm")
             .output()
             .expect("a C compiler");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         folder.display().to_string()
+    }
+
+    /// f32 Softmax and MatMul, by name `plain`.
+    pub fn plain_ep(&self) -> String {
+        self.c_ep("plain", "c-ep/plain.c", &[])
+    }
+
+    /// f32 Relu, by name `hostile`, with one fault of the list in its source.
+    pub fn hostile_ep(&self, fault: &str) -> String {
+        self.c_ep("hostile", "hostile/hostile.c", &[&format!("-DFAULT={fault}")])
     }
 }
 
