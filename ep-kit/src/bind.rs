@@ -214,7 +214,11 @@ impl Bound {
                 (From::Late(_), _) => 0,
                 _ => {
                     let count = self.counts[arg.shape as usize];
-                    arg.dtype.bytes(count).ok_or_else(|| self.impossible(plan, arg.shape as usize))?
+                    let size = match arg.bytes_each {
+                        0 => arg.dtype.bytes(count),
+                        each => count.checked_mul(each as usize),
+                    };
+                    size.ok_or_else(|| self.impossible(plan, arg.shape as usize))?
                 }
             };
             self.args[k] = Arg {
@@ -237,9 +241,8 @@ impl Bound {
         for k in indices(&segment.steps) {
             let step = &plan.steps[k];
             let shapes = Shapes { args: &plan.args[indices(&step.args)], inputs: step.inputs as usize, table };
-            let state = &mut *self.states[k];
-            step.op.bind(&shapes, state).map_err(|f| f.at(step.node, &step.label))?;
-            self.scratch[k] = step.op.scratch(state, self.width);
+            let scratch = step.op.bind(&shapes, &mut *self.states[k], self.width);
+            self.scratch[k] = scratch.map_err(|f| f.at(step.node, &step.label))?;
             most = most.max(self.scratch[k]);
         }
         Ok(most)

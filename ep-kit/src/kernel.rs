@@ -317,8 +317,8 @@ impl<S: Op> Make for Pick<S> {
 /// A node ready to be bound and run, its family forgotten.
 pub(crate) trait Node: Send + Sync {
     fn new_bound(&self) -> Box<dyn Any + Send>;
-    fn bind(&self, shapes: &Shapes<'_>, bound: &mut (dyn Any + Send)) -> Result<(), Fault>;
-    fn scratch(&self, bound: &(dyn Any + Send), width: usize) -> usize;
+    /// Binds; the answer is the scratch that it wants.
+    fn bind(&self, shapes: &Shapes<'_>, bound: &mut (dyn Any + Send), width: usize) -> Result<usize, Fault>;
     fn run(&self, bound: &(dyn Any + Send), args: &mut Args<'_>) -> Result<(), Fault>;
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack>;
     fn fill(&self, input: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault>;
@@ -338,12 +338,10 @@ impl<S: Op> Node for Made<S> {
         Box::new(S::Bound::default())
     }
 
-    fn bind(&self, shapes: &Shapes<'_>, bound: &mut (dyn Any + Send)) -> Result<(), Fault> {
-        self.op.bind(shapes, bound.downcast_mut().expect(OWN))
-    }
-
-    fn scratch(&self, bound: &(dyn Any + Send), width: usize) -> usize {
-        self.op.scratch(bound.downcast_ref().expect(OWN), width)
+    fn bind(&self, shapes: &Shapes<'_>, bound: &mut (dyn Any + Send), width: usize) -> Result<usize, Fault> {
+        let bound = bound.downcast_mut().expect(OWN);
+        self.op.bind(shapes, bound)?;
+        Ok(self.op.scratch(bound, width))
     }
 
     fn run(&self, bound: &(dyn Any + Send), args: &mut Args<'_>) -> Result<(), Fault> {

@@ -376,14 +376,14 @@ impl<'a> Layout<'_, 'a> {
                 _ => return Err(Error::new("a value is read before it is made")),
             },
         };
-        Ok((ArgPlan { from, shape, dtype, packed, elements: None }, elements))
+        Ok((ArgPlan::new(from, shape, dtype, packed), elements))
     }
 
     /// An input of which the step reads no elements: there, without memory.
     fn shape_only(&mut self, value: u32) -> Result<(ArgPlan, Option<Elements>), Error> {
         let End { shape, dtype } = self.end(value)?;
         let elements = self.elements(value)?;
-        Ok((ArgPlan { from: From::Held(0), shape, dtype, packed: Some(0), elements: None }, elements))
+        Ok((ArgPlan::new(From::Held(0), shape, dtype, Some(0)), elements))
     }
 
     /// Memory of a constant for a reader. A view of a constant is looked up by who reads the view.
@@ -445,7 +445,7 @@ impl<'a> Layout<'_, 'a> {
 }
 
 fn absent() -> (ArgPlan, Option<Elements>) {
-    (ArgPlan { from: From::Absent, shape: 0, dtype: DType::U8, packed: None, elements: None }, None)
+    (ArgPlan::new(From::Absent, 0, DType::U8, None), None)
 }
 
 /// Levels: a number of level k is there once segment k begins.

@@ -36,6 +36,8 @@ pub(crate) struct ArgPlan {
     /// Number of its shape; 0 when absent.
     pub shape: u32,
     pub dtype: DType,
+    /// Bytes of an element, 0 when it is less than one.
+    pub bytes_each: u32,
     /// Size that differs from what shape and type say: a packed input's.
     pub packed: Option<usize>,
     /// Its elements in the binding's list, if they are known.
@@ -43,6 +45,11 @@ pub(crate) struct ArgPlan {
 }
 
 impl ArgPlan {
+    pub fn new(from: From, shape: u32, dtype: DType, packed: Option<usize>) -> Self {
+        let bytes_each = u32::try_from(dtype.bits() / 8).unwrap_or(0);
+        ArgPlan { from, shape, dtype, bytes_each, packed, elements: None }
+    }
+
     pub fn is_present(&self) -> bool {
         self.from != From::Absent
     }

@@ -28,7 +28,7 @@
 mod host;
 mod model;
 
-pub use host::{Answer, Session};
+pub use host::{Answer, Compiled, Session};
 pub use model::{Dim, Model, NodeId, ValueId};
 
 use crate::element::Element;

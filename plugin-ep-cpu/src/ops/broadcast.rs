@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 /// How N operands lie under an output: few axes, as neighbours that behave alike are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Broadcast<const N: usize> {
-    /// Axes in front of the innermost one, outermost first.
-    pub outer: SmallVec<[Axis<N>; 6]>,
+    /// Axes in front of the innermost one, outermost first. Seldom more than one; small, as a lane keeps many of these.
+    pub outer: SmallVec<[Axis<N>; 1]>,
     /// The innermost axis; steps are 0 or 1.
     pub inner: Axis<N>,
     /// Elements of the output.
@@ -32,6 +32,12 @@ impl<const N: usize> Broadcast<N> {
     /// Follows new shapes.
     pub fn bind(&mut self, output: &[i64], operands: [&[i64]; N]) -> Result<(), Fault> {
         self.total = count(output);
+        self.outer.clear();
+        if operands.iter().all(|dims| *dims == output) {
+            // The usual case, kept short: new shapes bind every node again.
+            self.inner = Axis { len: self.total, step: [1; N] };
+            return Ok(());
+        }
         let mut axes: SmallVec<[Axis<N>; 8]> = SmallVec::new(); // innermost first
         let mut reach = [1usize; N];
         for k in 0..output.len() {
@@ -55,7 +61,6 @@ impl<const N: usize> Broadcast<N> {
         }
         // Only the innermost axis that is longer than 1 has been reached by nothing: its steps are 0 or 1.
         self.inner = axes.first().copied().unwrap_or(Axis { len: 1, step: [0; N] });
-        self.outer.clear();
         self.outer.extend(axes.iter().skip(1).rev().copied());
         Ok(())
     }
@@ -71,7 +76,9 @@ impl<const N: usize> Broadcast<N> {
     ) -> Result<(), Stopped> {
         if self.outer.is_empty() {
             return split::rows(par, output, 1, grain, |_, first, piece| {
-                body(self.inner.step.map(|step| step * first), piece);
+                let mut at = self.inner.step;
+                at.iter_mut().for_each(|step| *step *= first);
+                body(at, piece);
             });
         }
         let row = self.inner.len;
