@@ -58,11 +58,7 @@ impl<'a> Finish<'a> {
                 Bias::PerRow(bias) => tile.row_bias = bias.as_ptr().wrapping_add(row),
                 Bias::PerColumn(bias) => tile.col_bias = bias.as_ptr().wrapping_add(column),
             }
-            tile.clip = match self.epilogue.activation {
-                Activation::Relu => Some((0.0, f32::INFINITY)),
-                Activation::Clip { low, high } => Some((low, high)),
-                _ => None,
-            };
+            tile.clip = clip_of(self.epilogue.activation).filter(|_| self.epilogue.activation != Activation::None);
         }
     }
 
@@ -84,11 +80,7 @@ impl<'a> Finish<'a> {
             Bias::PerRow(bias) => x += bias[row],
             Bias::PerColumn(bias) => x += bias[column],
         }
-        let (low, high) = match self.epilogue.activation {
-            Activation::Relu => (0.0, f32::INFINITY),
-            Activation::Clip { low, high } => (low, high),
-            _ => return x,
-        };
+        let Some((low, high)) = clip_of(self.epilogue.activation) else { return x };
         // As the vectors do it: NaN stays, and the upper bound wins.
         let x = if low > x { low } else { x };
         if high < x { high } else { x }
@@ -96,10 +88,18 @@ impl<'a> Finish<'a> {
 
     /// The activation that the micro-kernel does not have, if there is one.
     pub fn activation(&self) -> Option<Activation> {
-        match self.epilogue.activation {
-            Activation::None | Activation::Relu | Activation::Clip { .. } => None,
-            other => Some(other),
-        }
+        let activation = self.epilogue.activation;
+        clip_of(activation).is_none().then_some(activation)
+    }
+}
+
+/// The bounds that an activation amounts to, infinite ones for none at all; `None` for curved ones.
+pub(crate) fn clip_of(activation: Activation) -> Option<(f32, f32)> {
+    match activation {
+        Activation::None => Some((f32::NEG_INFINITY, f32::INFINITY)),
+        Activation::Relu => Some((0.0, f32::INFINITY)),
+        Activation::Clip { low, high } => Some((low, high)),
+        _ => None,
     }
 }
 

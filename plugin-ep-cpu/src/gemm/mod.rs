@@ -32,6 +32,8 @@ mod mat;
 mod pack;
 mod plan;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod tile;
 
@@ -41,8 +43,9 @@ pub use batch::{Batch, Nest};
 use dots::Dots;
 use driver::{Left, Product, Right, Scratch};
 use epilogue::Finish;
+pub(crate) use epilogue::{activate, clip_of};
 pub use error::KernelError;
-use error::enough;
+pub(crate) use error::enough;
 pub use mat::{Activation, Add, Bias, Epilogue, Lhs, Mat, MatMut, Rhs, Source};
 pub use pack::{PackedA, PackedB};
 use plan::{Split, block_k};
@@ -107,13 +110,28 @@ impl Gemm {
         scratch: &mut [f32],
         threads: &dyn Parallel,
     ) -> Result<(), KernelError> {
-        self.check(&a, &b, (c.rows, c.cols))?;
+        if (c.rows, c.cols) != (self.m, self.n) {
+            return Err(KernelError::Shape("C does not fit the product"));
+        }
+        self.run_to(a, b, epilogue, Target { c: c.data.as_mut_ptr(), step: c.row_step }, scratch, threads)
+    }
+
+    /// The same with an output that the caller shares out: `out` has this product's size and nobody else touches it.
+    pub(crate) fn run_to(
+        &self,
+        a: Lhs<'_>,
+        b: Rhs<'_>,
+        epilogue: &Epilogue<'_>,
+        out: Target,
+        scratch: &mut [f32],
+        threads: &dyn Parallel,
+    ) -> Result<(), KernelError> {
+        self.check(&a, &b)?;
         let finish = Finish::new(self.alpha, *epilogue, self.m, self.n)?;
-        let out = Target { c: c.data.as_mut_ptr(), step: c.row_step };
         self.run_checked(a, b, finish, out, scratch, threads)
     }
 
-    /// The rest of [`run`](Self::run): all operands fit.
+    /// The rest of [`run_to`](Self::run_to): all operands fit.
     fn run_checked(
         &self,
         a: Lhs<'_>,
@@ -197,7 +215,7 @@ impl Gemm {
     }
 
     /// Whether operands are of this product's size and instruction set.
-    fn check(&self, a: &Lhs<'_>, b: &Rhs<'_>, c: (usize, usize)) -> Result<(), KernelError> {
+    fn check(&self, a: &Lhs<'_>, b: &Rhs<'_>) -> Result<(), KernelError> {
         let a_fits = match *a {
             Lhs::Plain(a) => (a.rows, a.cols) == (self.m, self.k),
             Lhs::Gather(a) => (a.columns(), a.k()) == (self.m, self.k),
@@ -214,10 +232,9 @@ impl Gemm {
                 layout == PackedB::new(self.isa, self.k, self.n)
             }
         };
-        match (a_fits, b_fits, c == (self.m, self.n)) {
-            (false, ..) => Err(KernelError::Shape("A does not fit the product")),
-            (_, false, _) => Err(KernelError::Shape("B does not fit the product")),
-            (.., false) => Err(KernelError::Shape("C does not fit the product")),
+        match (a_fits, b_fits) {
+            (false, _) => Err(KernelError::Shape("A does not fit the product")),
+            (_, false) => Err(KernelError::Shape("B does not fit the product")),
             _ => Ok(()),
         }
     }
@@ -225,7 +242,7 @@ impl Gemm {
 
 /// Where a product goes: M rows of N values, `step` apart.
 #[derive(Clone, Copy)]
-struct Target {
-    c: *mut f32,
-    step: usize,
+pub(crate) struct Target {
+    pub c: *mut f32,
+    pub step: usize,
 }

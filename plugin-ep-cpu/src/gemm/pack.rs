@@ -293,6 +293,17 @@ impl Kernel for Rows<'_> {
                 }
             }
         }
+        if self.a.row_step == 1 {
+            for k in done..self.k.len() {
+                let (from, to) = (at(self.rows.start, self.k.start + k), to.wrapping_add(k * height));
+                for row in (0..height).step_by(S::LANES) {
+                    let n = (height - row).min(S::LANES);
+                    // SAFETY: n values of the matrix, and of the tile.
+                    unsafe { s.store_head(to.add(row), s.load_head(from.add(row), n), n) };
+                }
+            }
+            return;
+        }
         for k in done..self.k.len() {
             for row in 0..height {
                 let from = at(self.rows.start + row, self.k.start + k);
