@@ -1,7 +1,10 @@
 //! One model over several EPs: who runs what, the reasons, and right results for any order of any of them.
 
 use crate::{EPS, assert_right, run, session};
+use ortolan::host::Origin;
 use ortolan_tests::model::{Model, Random, Tensor};
+use ortolan_tests::place::fresh;
+use std::ffi::OsString;
 
 /// Runs on all of them: Gemm is only in the repository's own EP, Softmax and MatMul in the C plugin, Relu and Add in the
 /// Rust plugin, Mul on the device.
@@ -53,6 +56,36 @@ fn three_eps_share_a_model_and_say_why() {
     for n in [1, 7, 1, 32] {
         let inputs = [("x", Tensor::random(&[n, 8], n as u64))];
         assert_right(&run(&s, &inputs).expect("it runs"), &model, &inputs, &format!("N = {n}"));
+    }
+}
+
+/// The same as a person asks for it.
+#[test]
+fn command_line_shows_the_split_with_reasons() {
+    let folder = fresh();
+    let path = folder.path().join("classifier.onnx");
+    std::fs::write(&path, classifier().bytes()).expect("the folder is ours");
+    let mut args: Vec<OsString> = ["ortolan", "check", "--json"].map(OsString::from).to_vec();
+    args.push(path.into());
+    for ep in [&EPS.tiny, &EPS.plain, &EPS.own] {
+        let Origin::File { path, .. } = ep.origin() else { panic!("{} is no library", ep.name()) };
+        args.extend(["--ep-path".into(), path.into(), "--ep".into(), ep.name().into()]);
+    }
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    let status = ortolan_cli::run(args, &mut out, &mut errors);
+    assert_eq!(status, 0, "{}", String::from_utf8_lossy(&errors));
+    let answer: serde_json::Value = serde_json::from_slice(&out).expect("one JSON document");
+    let nodes = answer["nodes"].as_array().expect("a list");
+    let own = EPS.own.name();
+    let eps: Vec<&str> = nodes.iter().map(|n| n["ep"].as_str().expect("placed")).collect();
+    assert_eq!(eps, [own, "tiny", "plain", "tiny", own, "plain"]);
+    for node in nodes {
+        assert!(node["reason"].as_str().is_some_and(|r| !r.is_empty()), "{node}");
+        let answers = node["answers"].as_array().expect("a list");
+        assert_eq!(answers.len(), 2, "{node}");
+        for answer in answers {
+            assert!(answer["code"].is_string() && answer["sentence"].as_str().is_some_and(|s| s.len() > 8), "{node}");
+        }
     }
 }
 
