@@ -32,7 +32,7 @@ impl Graph {
                 Some(Type::Tensor(TensorType { dims: Some(dims), .. })) => dims.as_mut_slice(),
                 _ => &mut [],
             };
-            let known = value.known.as_mut().map(|k| Arc::make_mut(k)).unwrap_or(&mut []);
+            let known = value.known.as_mut().map(Arc::make_mut).unwrap_or(&mut []);
             for e in dims.iter_mut().chain(known) {
                 if numbers[e.index()] != UNDEFINED {
                     *e = self.exprs.constant(numbers[e.index()]);

@@ -1,5 +1,6 @@
 //! Files that are damaged, malicious or merely odd: each gets a coded answer with its place, quickly, without a panic,
 //! and in at most 16 times its size and 64 MB of memory.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;

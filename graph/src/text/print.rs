@@ -141,7 +141,7 @@ impl Printer<'_> {
             self.node(n, depth + 1, out);
         }
         for (&v, name) in body.outputs.iter().zip(&body.output_names) {
-            let stated = match graph.stated_outputs.iter().nth(out_index(graph, id, name)) {
+            let stated = match graph.stated_outputs.get(out_index(graph, id, name)) {
                 Some(Some(ty)) if id == GraphId::MAIN => format!(" stated {}", self.ty(ty)),
                 _ => String::new(),
             };
