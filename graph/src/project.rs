@@ -190,8 +190,9 @@ impl Projector<'_> {
         let made = match expand(&mut self.graph, id, opset) {
             Ok(Some(nodes)) => self.written(nodes),
             Ok(None) => return Ok(None),
-            Err(e) if matches!(e.code(), Code::Version | Code::Infer) => None,
-            Err(e) => return Err(e),
+            Err(e) if e.code() == Code::Limit => return Err(e),
+            // An operator or form that the opset does not have yet.
+            Err(_) => None,
         };
         if made.is_none() {
             self.graph.bodies[graph.index()].nodes = before;

@@ -16,11 +16,12 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Min", |cx| many(cx, Some(ExprTable::min))),
     OpDef::new("Mod", modulo),
     OpDef::new("Mul", |cx| arith(cx, ExprTable::mul)),
-    OpDef::new("PRelu", prelu),
+    OpDef::new("PRelu", prelu).body(|cx| cx.write("s = Mul(slope, X); n = Less(X, 0); Y = Where(n, s, X)")),
     OpDef::new("Pow", |cx| broadcast(cx).map(drop)),
     OpDef::new("Sub", |cx| arith(cx, ExprTable::sub)),
     OpDef::new("Sum", |cx| many(cx, None)),
-    OpDef::new("SwiGLU", swiglu),
+    OpDef::new("SwiGLU", swiglu)
+        .body(|cx| cx.write("s = Mul(A, @alpha); g = Sigmoid(s); w = Mul(A, g); Y = Mul(w, B)")),
 ];
 
 type Binary = fn(&mut ExprTable, ExprId, ExprId) -> ExprId;

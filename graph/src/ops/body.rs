@@ -2,9 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::error::Result;
-use crate::infer;
-use crate::ir::{AttrValue, DType, Data, Graph, NodeId, ValueId};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Attr, AttrValue, DType, Data, Graph, NodeId, ValueId};
 use crate::ops;
 use crate::schema::View;
 use crate::walk::Walk;
@@ -50,19 +49,119 @@ impl BodyCx<'_> {
         self.walk.graph.value(v).ty.as_ref()?.as_tensor()?.rank()
     }
 
-    /// A node of the standard domain with one output, in the form of the body's opset.
+    /// Writes the body from text: statements `name = Op(a, b) attr=1` with `;` between them.
+    ///
+    /// An operand is an input of the node or an earlier result, by name; `_` for none; a number, as a scalar of input 0's
+    /// element type; or `@alpha`, the node's float attribute as such a scalar. Attribute values are integers, floats with
+    /// a point, `[1,2]`, `"text"`, or `@alpha` for the node's own. A result with the name of an output of the node is
+    /// that output. Inputs and outputs go by the names in the schema.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        let mut names: Vec<(String, Option<ValueId>)> = Vec::new();
+        let (inputs, outputs) = self.formal_names();
+        names.extend(inputs.into_iter().enumerate().map(|(i, name)| (name, self.input(i))));
+        for statement in text.split(';') {
+            let (name, call) = statement.split_once('=').ok_or_else(|| bad(statement))?;
+            let (op, rest) = call.split_once('(').ok_or_else(|| bad(statement))?;
+            let (operands, attrs) = rest.split_once(')').ok_or_else(|| bad(statement))?;
+            let operands: Vec<Option<ValueId>> =
+                operands.split(',').map(|o| self.operand(o.trim(), &names)).collect::<Result<_>>()?;
+            let attrs = attrs.split_whitespace().map(|a| self.attr_of(a)).collect::<Result<Vec<_>>>()?;
+            let value = self.emit_named(op.trim(), &operands, attrs)?;
+            let name = name.trim();
+            if let Some(o) = outputs.iter().position(|n| n == name) {
+                self.set_output(o, value);
+            }
+            names.push((name.to_owned(), Some(value)));
+        }
+        Ok(())
+    }
+
+    fn formal_names(&self) -> (Vec<String>, Vec<String>) {
+        let node = self.walk.graph.node(self.id);
+        let Some(schema) = self.walk.graph.schema_at(&node.domain, &node.op, node.since) else {
+            return Default::default();
+        };
+        let inputs = schema.inputs().map(|p| p.name.to_owned()).collect();
+        (inputs, schema.outputs().map(|p| p.name.to_owned()).collect())
+    }
+
+    fn operand(&mut self, text: &str, names: &[(String, Option<ValueId>)]) -> Result<Option<ValueId>> {
+        if text == "_" {
+            return Ok(None);
+        }
+        if let Some((_, value)) = names.iter().rev().find(|n| n.0 == text) {
+            return Ok(*value);
+        }
+        let number = match text.strip_prefix('@') {
+            Some(attr) => self.view().attr(attr).and_then(AttrValue::as_float).map(f64::from),
+            None => text.parse().ok(),
+        };
+        let (number, like) = (number.ok_or_else(|| bad(text))?, self.input(0).ok_or_else(|| bad(text))?);
+        match self.scalar_like(like, number)? {
+            Some(value) => Ok(Some(value)),
+            None => Err(Error::new(Code::Version, "its element type has no standard body")),
+        }
+    }
+
+    fn attr_of(&self, text: &str) -> Result<(String, AttrValue)> {
+        let (name, value) = text.split_once('=').ok_or_else(|| bad(text))?;
+        let value = if let Some(own) = value.strip_prefix('@') {
+            self.view().attr(own).cloned().ok_or_else(|| bad(text))?
+        } else if let Some(list) = value.strip_prefix('[') {
+            let number = |n: &str| match n.strip_prefix('@') {
+                Some(own) => self.view().int(own),
+                None => n.parse().ok(),
+            };
+            let list: Option<Vec<i64>> = list.trim_end_matches(']').split(',').map(number).collect();
+            AttrValue::ints(&list.ok_or_else(|| bad(text))?)
+        } else if let Some(word) = value.strip_prefix('"') {
+            AttrValue::text(word.trim_end_matches('"'))
+        } else if value.contains('.') {
+            AttrValue::Float(value.parse().map_err(|_| bad(text))?)
+        } else {
+            AttrValue::Int(value.parse().map_err(|_| bad(text))?)
+        };
+        Ok((name.to_owned(), value))
+    }
+
+    /// A node of the standard domain with one output, in the form of the body's opset. A list that this form takes
+    /// as an input, not as an attribute (axes moved over the versions), is given as one.
     pub fn emit(
         &mut self,
         op: &'static str,
         inputs: &[Option<ValueId>],
         attrs: &[(&'static str, AttrValue)],
     ) -> Result<ValueId> {
+        self.emit_named(op, inputs, attrs.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect())
+    }
+
+    fn emit_named(&mut self, op: &str, inputs: &[Option<ValueId>], attrs: Vec<(String, AttrValue)>) -> Result<ValueId> {
         let home = self.walk.graph.node(self.id);
         let (name, graph) = (home.name.clone(), home.graph);
         let id = self.walk.graph.add_node(graph, name, "", op)?;
-        let since = self.walk.graph.schema_at("", op, self.opset).map_or(0, |s| s.since());
+        let Some(schema) = self.walk.graph.schema_at("", op, self.opset) else {
+            return Err(Error::new(Code::Version, format!("{op} is not in version {}", self.opset)));
+        };
+        let since = schema.since();
+        let moved = |name: &str| match schema.attribute(name) {
+            Some(_) => None,
+            None => schema.inputs().position(|p| p.name == name),
+        };
+        let places: Vec<Option<usize>> = attrs.iter().map(|(name, _)| moved(name)).collect();
+        let mut inputs: SmallVec<[Option<ValueId>; 4]> = inputs.into();
+        let mut kept = Vec::new();
+        for ((name, value), place) in attrs.into_iter().zip(places) {
+            match (place, value.as_ints()) {
+                (Some(at), Some(list)) => {
+                    inputs.resize(inputs.len().max(at + 1), None);
+                    inputs[at] = Some(self.ints(list)?);
+                }
+                _ => kept.push(Attr { name: name.as_str().into(), value }),
+            }
+        }
+        kept.sort_by(|a, b| a.name.cmp(&b.name));
         let node = &mut self.walk.graph.nodes[id.index()];
-        (node.inputs, node.attrs, node.since) = (inputs.into(), infer::attrs(attrs), since);
+        (node.inputs, node.attrs, node.since) = (inputs, kept, since);
         let value = self.walk.graph.add_output(id)?;
         self.walk.file_node(id, &mut self.nodes)?;
         Ok(value)
@@ -161,3 +260,10 @@ impl BodyCx<'_> {
         Ok(true)
     }
 }
+
+fn bad(text: &str) -> Error {
+    Error::new(Code::Edit, format!("'{}' in a standard body can't be read", text.trim()))
+}
+
+#[cfg(test)]
+mod tests;

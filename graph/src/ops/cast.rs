@@ -1,11 +1,14 @@
 //! Changes of the element type.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{DType, ExprId};
 
-pub(super) static OPS: &[OpDef] =
-    &[OpDef::new("BitCast", bit_cast), OpDef::new("Cast", cast), OpDef::new("CastLike", cast_like)];
+pub(super) static OPS: &[OpDef] = &[
+    OpDef::new("BitCast", bit_cast),
+    OpDef::new("Cast", cast),
+    OpDef::new("CastLike", cast_like).body(cast_like_body),
+];
 
 fn cast(cx: &mut InferCx<'_>) -> Result<()> {
     match cx.attr_dtype("to")? {
@@ -19,6 +22,14 @@ fn cast_like(cx: &mut InferCx<'_>) -> Result<()> {
         Some(to) => convert(cx, to),
         None => Ok(()),
     }
+}
+
+fn cast_like_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    if let (Some(x), Some(to)) = (cx.input(0), cx.input(1).and_then(|like| cx.dtype(like))) {
+        let y = cx.cast(x, to)?;
+        cx.set_output(0, y);
+    }
+    Ok(())
 }
 
 /// Small integers stay followed where the new type is an integer that holds every number that they may be, or bool.

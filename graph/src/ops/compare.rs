@@ -8,11 +8,13 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("And", |cx| binary(cx, ExprTable::and)),
     OpDef::new("Equal", |cx| binary(cx, ExprTable::eq)),
     OpDef::new("Greater", |cx| binary(cx, |e, a, b| e.lt(b, a))),
-    OpDef::new("GreaterOrEqual", |cx| binary(cx, not_less)),
+    OpDef::new("GreaterOrEqual", |cx| binary(cx, not_less))
+        .body(|cx| cx.write("g = Greater(A, B); e = Equal(A, B); C = Or(g, e)")),
     OpDef::new("IsInf", test),
     OpDef::new("IsNaN", test),
     OpDef::new("Less", |cx| binary(cx, ExprTable::lt)),
-    OpDef::new("LessOrEqual", |cx| binary(cx, |e, a, b| not_less(e, b, a))),
+    OpDef::new("LessOrEqual", |cx| binary(cx, |e, a, b| not_less(e, b, a)))
+        .body(|cx| cx.write("l = Less(A, B); e = Equal(A, B); C = Or(l, e)")),
     OpDef::new("Not", not),
     OpDef::new("Or", |cx| binary(cx, ExprTable::or)),
     OpDef::new("Where", choose),

@@ -1,18 +1,18 @@
 //! Normalizations.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
-use crate::ir::{DType, Dims};
+use crate::ir::{AttrValue, DType, Dims, ValueId};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BatchNormalization", batch),
-    OpDef::new("GroupNormalization", group),
+    OpDef::new("GroupNormalization", group).body(group_body),
     OpDef::new("InstanceNormalization", instance),
     OpDef::new("LRN", super::unary::like),
-    OpDef::new("LayerNormalization", layer),
+    OpDef::new("LayerNormalization", layer).body(layer_body),
     OpDef::new("LpNormalization", along_axis),
-    OpDef::new("MeanVarianceNormalization", super::unary::like),
-    OpDef::new("RMSNormalization", rms),
+    OpDef::new("MeanVarianceNormalization", super::unary::like).body(|cx| cx.write("m = ReduceMean(X) axes=@axes; s = Mul(X, X); e = ReduceMean(s) axes=@axes; q = Mul(m, m); v = Sub(e, q); d = Sqrt(v); c = Sub(X, m); n = Add(d, 0.000000001); Y = Div(c, n)")),
+    OpDef::new("RMSNormalization", rms).body(rms_body),
 ];
 
 /// Checks that input `i` is a vector of one number for each channel of X.
@@ -94,6 +94,102 @@ fn rms(cx: &mut InferCx<'_>) -> Result<()> {
         let dims = cx.dims(0);
         cx.set_tensor(0, dtype, dims);
     }
+    Ok(())
+}
+
+/// The axes from `axis` on, as a list; `None` while the rank is not known.
+fn trailing_axes(cx: &BodyCx<'_>) -> Option<AttrValue> {
+    let rank = i64::try_from(cx.rank(cx.input(0)?)?).ok()?;
+    let axis = cx.view().int("axis").unwrap_or(-1);
+    let first = if axis < 0 { axis + rank } else { axis };
+    Some(AttrValue::ints(&(first..rank).collect::<Vec<_>>()))
+}
+
+/// The type in which a normalization computes.
+fn stash_type(cx: &BodyCx<'_>) -> Option<DType> {
+    DType::from_number(i32::try_from(cx.view().int("stash_type").unwrap_or(1)).ok()?)
+}
+
+fn layer_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let (Some(x), Some(scale), Some(axes), Some(stash)) = (cx.input(0), cx.input(1), trailing_axes(cx), stash_type(cx))
+    else {
+        return Ok(());
+    };
+    let Some(dtype) = cx.dtype(x) else { return Ok(()) };
+    let wide = cx.cast(x, stash)?;
+    let mean = cx.emit("ReduceMean", &[Some(wide)], &[("axes", axes.clone())])?;
+    let centred = cx.emit("Sub", &[Some(wide), Some(mean)], &[])?;
+    let square = cx.emit("Mul", &[Some(centred), Some(centred)], &[])?;
+    let Some(inverse) = inverse_root(cx, square, axes)? else { return Ok(()) };
+    let normal = cx.emit("Mul", &[Some(centred), Some(inverse)], &[])?;
+    let narrow = cx.cast(normal, dtype)?;
+    let mut y = cx.emit("Mul", &[Some(narrow), Some(scale)], &[])?;
+    if let Some(bias) = cx.input(2) {
+        y = cx.emit("Add", &[Some(y), Some(bias)], &[])?;
+    }
+    cx.set_output(0, y);
+    cx.set_output(1, mean);
+    cx.set_output(2, inverse);
+    Ok(())
+}
+
+fn rms_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let (Some(x), Some(scale), Some(axes), Some(stash)) = (cx.input(0), cx.input(1), trailing_axes(cx), stash_type(cx))
+    else {
+        return Ok(());
+    };
+    let Some(dtype) = cx.dtype(scale) else { return Ok(()) };
+    let wide = cx.cast(x, stash)?;
+    let square = cx.emit("Mul", &[Some(wide), Some(wide)], &[])?;
+    let Some(inverse) = inverse_root(cx, square, axes)? else { return Ok(()) };
+    let normal = cx.emit("Mul", &[Some(wide), Some(inverse)], &[])?;
+    let narrow = cx.cast(normal, dtype)?;
+    let y = cx.emit("Mul", &[Some(narrow), Some(scale)], &[])?;
+    cx.set_output(0, y);
+    Ok(())
+}
+
+/// 1 / sqrt(mean + epsilon) over axes.
+fn inverse_root(cx: &mut BodyCx<'_>, square: ValueId, axes: AttrValue) -> Result<Option<ValueId>> {
+    let epsilon = f64::from(cx.view().attr("epsilon").and_then(AttrValue::as_float).unwrap_or(1e-5));
+    let mean = cx.emit("ReduceMean", &[Some(square)], &[("axes", axes)])?;
+    let Some(epsilon) = cx.scalar_like(mean, epsilon)? else { return Ok(None) };
+    let sum = cx.emit("Add", &[Some(mean), Some(epsilon)], &[])?;
+    let root = cx.emit("Sqrt", &[Some(sum)], &[])?;
+    cx.emit("Reciprocal", &[Some(root)], &[]).map(Some)
+}
+
+/// Each group becomes one row; scale and bias are per channel.
+fn group_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let (Some(x), Some(scale), Some(bias), Some(stash)) = (cx.input(0), cx.input(1), cx.input(2), stash_type(cx))
+    else {
+        return Ok(());
+    };
+    let (Some(dtype), Some(groups), Some(rank)) = (cx.dtype(x), cx.view().int("num_groups"), cx.rank(x)) else {
+        return Ok(());
+    };
+    let shape = cx.emit("Shape", &[Some(x)], &[])?;
+    let rows = cx.ints(&[0, groups, -1])?;
+    let wide = cx.cast(x, stash)?;
+    let rows = cx.emit("Reshape", &[Some(wide), Some(rows)], &[])?;
+    let axes = AttrValue::ints(&[2]);
+    let mean = cx.emit("ReduceMean", &[Some(rows)], &[("axes", axes.clone())])?;
+    let centred = cx.emit("Sub", &[Some(rows), Some(mean)], &[])?;
+    let square = cx.emit("Mul", &[Some(centred), Some(centred)], &[])?;
+    let Some(inverse) = inverse_root(cx, square, axes)? else { return Ok(()) };
+    let normal = cx.emit("Mul", &[Some(centred), Some(inverse)], &[])?;
+    let narrow = cx.cast(normal, dtype)?;
+    let whole = cx.emit("Reshape", &[Some(narrow), Some(shape)], &[])?;
+    let mut column = vec![1; rank.saturating_sub(1)];
+    if let Some(first) = column.first_mut() {
+        *first = -1;
+    }
+    let column = cx.ints(&column)?;
+    let scale = cx.emit("Reshape", &[Some(scale), Some(column)], &[])?;
+    let bias = cx.emit("Reshape", &[Some(bias), Some(column)], &[])?;
+    let scaled = cx.emit("Mul", &[Some(whole), Some(scale)], &[])?;
+    let y = cx.emit("Add", &[Some(scaled), Some(bias)], &[])?;
+    cx.set_output(0, y);
     Ok(())
 }
 

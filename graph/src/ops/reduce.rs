@@ -7,16 +7,16 @@ use crate::ir::{DType, Dims, ExprId, ExprTable};
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("ArgMax", arg),
     OpDef::new("ArgMin", arg),
-    OpDef::new("ReduceL1", |cx| reduce(cx, None)),
-    OpDef::new("ReduceL2", |cx| reduce(cx, None)),
-    OpDef::new("ReduceLogSum", |cx| reduce(cx, None)),
-    OpDef::new("ReduceLogSumExp", |cx| reduce(cx, None)),
+    OpDef::new("ReduceL1", |cx| reduce(cx, None)).body(|cx| cx.write("a = Abs(data); reduced = ReduceSum(a, axes) keepdims=@keepdims noop_with_empty_axes=@noop_with_empty_axes")),
+    OpDef::new("ReduceL2", |cx| reduce(cx, None)).body(|cx| cx.write("a = Mul(data, data); s = ReduceSum(a, axes) keepdims=@keepdims noop_with_empty_axes=@noop_with_empty_axes; reduced = Sqrt(s)")),
+    OpDef::new("ReduceLogSum", |cx| reduce(cx, None)).body(|cx| cx.write("s = ReduceSum(data, axes) keepdims=@keepdims noop_with_empty_axes=@noop_with_empty_axes; reduced = Log(s)")),
+    OpDef::new("ReduceLogSumExp", |cx| reduce(cx, None)).body(|cx| cx.write("e = Exp(data); s = ReduceSum(e, axes) keepdims=@keepdims noop_with_empty_axes=@noop_with_empty_axes; reduced = Log(s)")),
     OpDef::new("ReduceMax", |cx| reduce(cx, Some(ExprTable::max))),
     OpDef::new("ReduceMean", |cx| reduce(cx, None)),
     OpDef::new("ReduceMin", |cx| reduce(cx, Some(ExprTable::min))),
     OpDef::new("ReduceProd", |cx| reduce(cx, Some(ExprTable::mul))),
     OpDef::new("ReduceSum", |cx| reduce(cx, Some(ExprTable::add))),
-    OpDef::new("ReduceSumSquare", |cx| reduce(cx, None)),
+    OpDef::new("ReduceSumSquare", |cx| reduce(cx, None)).body(|cx| cx.write("a = Mul(data, data); reduced = ReduceSum(a, axes) keepdims=@keepdims noop_with_empty_axes=@noop_with_empty_axes")),
 ];
 
 type Binary = fn(&mut ExprTable, ExprId, ExprId) -> ExprId;

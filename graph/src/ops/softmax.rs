@@ -6,9 +6,9 @@ use crate::ir::Dims;
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Hardmax", along_axis),
-    OpDef::new("LogSoftmax", along_axis),
+    OpDef::new("LogSoftmax", along_axis).body(|cx| cx.write("m = ReduceMax(input) axes=[@axis]; c = Sub(input, m); e = Exp(c); s = ReduceSum(e) axes=[@axis]; l = Log(s); output = Sub(c, l)")),
     OpDef::new("NegativeLogLikelihoodLoss", loss),
-    OpDef::new("Softmax", along_axis),
+    OpDef::new("Softmax", along_axis).body(|cx| cx.write("m = ReduceMax(input) axes=[@axis]; c = Sub(input, m); e = Exp(c); s = ReduceSum(e) axes=[@axis]; output = Div(e, s)")),
     OpDef::new("SoftmaxCrossEntropyLoss", cross_entropy),
 ];
 

@@ -1,9 +1,10 @@
 //! Version steps of operators that move or rename elements, and of those that tell of shapes.
 
 use super::build::{input, ints, ints_to_input, no_negative_axes, no_negative_axis, stuck};
-use super::{Omit, Row, Run, Step, Upgrade, adapter, row, same};
+use super::{Omit, Row, Run, Step, Upgrade, Way, adapter, row, same};
 use crate::error::Result;
 use crate::ir::{AttrValue, DType};
+use crate::schema::View;
 
 pub(super) const ROWS: &[Row] = &[
     row("ConstantOfShape", &[same(20), same(21), same(23), same(24), same(25)]),
@@ -17,7 +18,7 @@ pub(super) const ROWS: &[Row] = &[
         &[
             adapter(5, |cx| ints_to_input(cx, "shape", 1)).omit(&[("consumed_inputs", Omit::Always)]),
             same(13),
-            same(14),
+            same(14).omit(&[("allowzero", Omit::Always)]).only(copies_no_dim),
             same(19),
             same(21),
             same(23),
@@ -35,6 +36,12 @@ pub(super) const ROWS: &[Row] = &[
     row("Transpose", &[same(13), same(21), same(23), same(24), same(25)]),
     row("Unsqueeze", AXES),
 ];
+
+/// What a 0 in the shape means matters only when there is one.
+fn copies_no_dim(node: View<'_>, way: Way) -> bool {
+    let zeros = || node.known(1).is_none_or(|shape| shape.contains(&0));
+    way == Way::Up || node.int("allowzero").unwrap_or(0) == 0 || !zeros()
+}
 
 const AXES: &[Step] =
     &[same(11).only(no_negative_axes), adapter(13, AXES_TO_INPUT), same(21), same(23), same(24), same(25)];
@@ -92,6 +99,8 @@ mod tests {
         check_holds(&[
             ("Reshape-25", "float[2] int64[1]", "", "5.."),
             ("Reshape-25", "float[2] int64[1]", "allowzero=1", "14.."),
+            ("Reshape-25", "float[2] int64[2]{2,-1}", "allowzero=1", "5.."),
+            ("Reshape-25", "float[0] int64[2]{0,5}", "allowzero=1", "14.."),
             ("Reshape-25", "bool[2] int64[1]", "", "5.."),
             ("Squeeze-25", "float[1,2]", "", "1.."),
             ("Squeeze-25", "float[1,2] int64[1]", "", "13.."),
