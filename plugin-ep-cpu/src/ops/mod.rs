@@ -4,22 +4,33 @@
 mod arith;
 mod broadcast;
 mod constant;
+mod conv;
 mod cost;
 mod epilogue;
 mod lane;
 mod layout;
 mod matmul;
+mod pool;
 mod softmax;
 #[cfg(test)]
 mod testing;
 mod unary;
+mod window;
 
 use crate::simd::Isa;
 use ortolan_ep_kit::{Kernel, NodeView};
 
 /// The tables of all families, sorted by file name.
-pub const FAMILIES: &[&[Kernel]] =
-    &[arith::KERNELS, constant::KERNELS, layout::KERNELS, matmul::KERNELS, softmax::KERNELS, unary::KERNELS];
+pub const FAMILIES: &[&[Kernel]] = &[
+    arith::KERNELS,
+    constant::KERNELS,
+    conv::KERNELS,
+    layout::KERNELS,
+    matmul::KERNELS,
+    pool::KERNELS,
+    softmax::KERNELS,
+    unary::KERNELS,
+];
 
 /// What a session's options say to kernels; the kit's context.
 #[derive(Debug, Clone, Copy)]

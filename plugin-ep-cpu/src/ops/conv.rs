@@ -1,0 +1,158 @@
+//! Convolution. Constant filters are packed ahead; a bias, a tensor that is added and an activation are taken over.
+
+use super::epilogue::{Finish, Takes};
+use super::window::{Sizes, Sliding, image};
+use super::{Cpu, cost};
+use crate::conv::{self, Filter, Post};
+use crate::simd::Isa;
+use ortolan_ep_abi::layout::{FNV, fnv};
+use ortolan_ep_kit::{
+    Args, Cost, Fault, Kernel, NodeView, Op, Pack, Parallel, Reject, Seam, Shapes, Weight, WeightSource, any, bytes,
+    size, split,
+};
+use std::sync::{Mutex, PoisonError};
+
+/// Sorted by operator.
+pub const KERNELS: &[Kernel] = &[Kernel::new("Conv", (1, 22), "conv", any!(conv: f32))];
+
+/// Attributes, and the filter if it is packed.
+struct Conv {
+    isa: Isa,
+    groups: usize,
+    window: Sliding,
+    filter: Option<Filter>,
+    finish: Finish,
+    /// Positions of the output, if they are the same in every run.
+    pixels: Option<usize>,
+}
+
+/// The convolution of one shape.
+#[derive(Default)]
+struct Bound {
+    conv: Option<conv::Conv>,
+    /// A filter that `run` has to pack.
+    plain: Option<Filter>,
+}
+
+impl Op for Conv {
+    type Bound = Bound;
+
+    fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
+        let (x, w) = (node.needs(0)?, node.needs(1)?);
+        if x.rank() != w.rank() || x.rank() < 3 {
+            return Err(Reject::rank(format!(
+                "inputs of ranks {} and {}: both have batch or channels, channels, and spatial dimensions",
+                x.rank(),
+                w.rank()
+            )));
+        }
+        let group = node.int("group")?;
+        let groups = usize::try_from(group).ok().filter(|&g| g > 0);
+        let groups = groups.ok_or_else(|| Reject::attribute(format!("attribute group = {group} is not positive")))?;
+        let window = Sliding::parse(node, x.rank() - 2)?;
+        let sizes = (0..window.spatial).map(|d| w.fixed_dim(2 + d).map(size)).collect::<Option<Sizes>>();
+        if let (Some(kernel), Some(sizes)) = (&window.kernel, &sizes)
+            && kernel != sizes
+        {
+            return Err(Reject::attribute(format!(
+                "attribute kernel_shape = {kernel:?} is not the filter's {sizes:?}"
+            )));
+        }
+        let y = node.out()?;
+        let pixels = (2..y.rank()).map(|d| y.fixed_dim(d).map(size)).product();
+        let finish = Finish { bias: node.input(2).map(|_| 2), ..Finish::default() };
+        Ok(Conv { isa: Cpu::of(node).isa, groups, window, filter: None, finish, pixels })
+    }
+
+    fn cost(&self, node: &NodeView<'_>) -> Cost {
+        let (Some(w), Some(y)) = (node.input(1), node.output(0)) else { return Cost::UNKNOWN };
+        let filters = w.dim(0).map_or(f64::NAN, |n| n.max(1) as f64);
+        cost::products(node, y.elements() * w.elements() / filters)
+    }
+
+    fn bind(&self, shapes: &Shapes<'_>, bound: &mut Bound) -> Result<(), Fault> {
+        let ((batch, channels, input), w) = (image(shapes.input(0))?, shapes.input(1));
+        let (y_batch, y_channels, output) = image(shapes.output(0))?;
+        let (outs, ins, kernel) = image(w)?;
+        if (y_batch, y_channels) != (batch, outs) || ins.checked_mul(self.groups) != Some(channels) {
+            return Err(Fault::data(format!(
+                "a filter of {w:?} in {} groups does not lead from {:?} to {:?}",
+                self.groups,
+                shapes.input(0),
+                shapes.output(0)
+            )));
+        }
+        let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
+        let (geometry, _) = self.window.geometry(input, output, &kernel)?;
+        bound.plain = match self.filter {
+            Some(_) => None,
+            None => {
+                let dims: Sizes = w.iter().map(|&d| size(d)).collect();
+                Some(Filter::new(self.isa, &dims, self.groups, Some(geometry.outputs()))?)
+            }
+        };
+        let filter = bound.plain.or(self.filter).ok_or_else(|| Fault::data("there is no filter"))?;
+        bound.conv = Some(conv::Conv::new(&filter, batch, &geometry)?);
+        Ok(())
+    }
+
+    fn scratch(&self, bound: &Bound, width: usize) -> usize {
+        let run = bound.conv.map_or(0, |conv| conv.scratch_len(width));
+        let filter = bound.plain.map_or(0, |filter| room(&filter));
+        run.saturating_add(filter).saturating_mul(size_of::<f32>())
+    }
+
+    fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
+        if input != 1 {
+            return None;
+        }
+        let dims: Sizes = source.dims.iter().map(|&d| size(d)).collect();
+        let filter = Filter::new(self.isa, &dims, self.groups, self.pixels).ok()?;
+        let bytes = filter.size().checked_mul(size_of::<f32>())?;
+        self.filter = Some(filter);
+        // The layout with everything in it, as text.
+        let format = fnv(fnv(FNV, b"conv filter"), format!("{filter:?}").as_bytes());
+        Some(Pack { format, bytes, from_base: false })
+    }
+
+    fn fill(&self, _: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+        let Some(filter) = &self.filter else { return Err(Fault::data("the filter was not planned")) };
+        let w = weight.elements::<f32>();
+        let starts: Vec<usize> = (0..=filter.pieces()).map(|k| filter.span(k..k).start).collect();
+        let failed = Mutex::new(None);
+        split::parts(par, bytes::elements_mut::<f32>(to), &starts, |_, pieces, dst| {
+            if let Err(error) = filter.pack(&w, pieces, dst) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            }
+        })?;
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool {
+        let channel = if self.finish.bias.is_none() { Some(1) } else { None };
+        self.finish.take(next, seam, Takes { channel, add: true })
+    }
+}
+
+/// Values for a filter packed in scratch memory; the rest begins on a vector's boundary.
+fn room(filter: &Filter) -> usize {
+    filter.size().checked_next_multiple_of(16).unwrap_or(usize::MAX)
+}
+
+fn conv(op: &Conv, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
+    let Some(conv) = &bound.conv else { return Err(Fault::data("it was not bound")) };
+    let post = Post {
+        bias: op.finish.bias.map(|i| args.input(i)),
+        residual: op.finish.add.map(|i| args.input(i)),
+        activation: op.finish.activation,
+    };
+    let (x, w, y) = (args.input::<f32>(0), args.input::<f32>(1), args.output::<f32>(0));
+    let scratch = args.scratch::<f32>();
+    let Some(filter) = &bound.plain else { return Ok(conv.run(x, w, &post, y, scratch, args.par())?) };
+    let (packed, scratch) = scratch.split_at_mut(room(filter));
+    filter.pack(w, 0..filter.pieces(), packed)?;
+    Ok(conv.run(x, packed, &post, y, scratch, args.par())?)
+}
+
+#[cfg(test)]
+mod tests;
