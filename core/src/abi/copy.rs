@@ -61,15 +61,15 @@ impl Sink<'_> {
 }
 
 impl RunSink for Sink<'_> {
-    fn output(&mut self, index: u32, dtype: u32, shape: &[i64]) -> Result<raw::Value, Refusal> {
+    fn output(&mut self, index: u32, dtype: u32, shape: &[i64], out: &mut raw::Value) -> Result<(), Refusal> {
         // SAFETY: the shape is a slice.
         let (dtype, shape, bytes) =
             unsafe { describe(dtype, u32::try_from(shape.len()).unwrap_or(u32::MAX), shape.as_ptr()) }?;
         let buffer = (self.make)(bytes).map_err(|e| Refusal::memory(codes::OUT_OF_MEMORY, e.message()))?;
-        let made = self.made.insert(Tensor { dtype, shape, buffer, at: 0, bytes });
-        let value = raw_tensor(made);
-        self.check(index, self.made.as_ref().unwrap_or(self.tensor))?;
-        Ok(value)
+        let made = Tensor { dtype, shape, buffer, at: 0, bytes };
+        self.check(index, &made)?;
+        *out = raw_tensor(self.made.insert(made));
+        Ok(())
     }
 
     fn give(&mut self, index: u32, value: &raw::Value, release: Release) -> Result<(), Refusal> {

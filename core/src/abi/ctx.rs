@@ -35,7 +35,7 @@ pub(crate) enum Kind<'a> {
 /// Receives what a run makes.
 pub(crate) trait RunSink {
     /// Host memory for an output; index `NONE` is a loose element.
-    fn output(&mut self, index: u32, dtype: u32, shape: &[i64]) -> Result<raw::Value, Refusal>;
+    fn output(&mut self, index: u32, dtype: u32, shape: &[i64], out: &mut raw::Value) -> Result<(), Refusal>;
     /// A value of the EP's own, or a shared one.
     fn give(&mut self, index: u32, value: &raw::Value, release: Release) -> Result<(), Refusal>;
     /// Scratch.

@@ -103,10 +103,7 @@ impl<'r> Run<'r> {
     /// Lent values cannot be handed from iteration to iteration: the loop's own are owned.
     fn own(&mut self, slots: impl Iterator<Item = Slot>) -> Result<()> {
         for slot in slots {
-            let lent = {
-                let s = &self.lane.state.slots[slot as usize];
-                !s.is_empty() && s.value().is_none()
-            };
+            let lent = self.lane.state.slots[slot as usize].is_lent();
             if lent && let Some(tensor) = self.owned(slot)? {
                 self.lane.state.slots[slot as usize].set_tensor(tensor);
             }

@@ -39,24 +39,31 @@ impl Frame<'_> {
 
     /// An element of a sequence, for `give`.
     #[cold]
-    fn loose(&mut self, dtype: u32, shape: &[i64]) -> Result<raw::Value, Refusal> {
+    fn loose(&mut self, dtype: u32, shape: &[i64], out: &mut raw::Value) -> Result<(), Refusal> {
         let dtype = known(dtype)?;
         let bytes = byte_len(dtype, shape).map_err(|e| Refusal::fault(e.message()))?;
         let buffer = self.state.memory.buffer(bytes)?;
         let tensor = Box::new(Tensor { dtype, shape: Shape::from_slice(shape), buffer, at: 0, bytes });
-        let made = raw_tensor(&tensor);
+        *out = raw_tensor(&tensor);
         self.state.loose.push(tensor);
-        Ok(made)
+        Ok(())
     }
 
     /// A second request for an output: the same memory for the same shape.
     #[cold]
-    fn again(&self, index: u32, slot: u32, dtype: DType, shape: &[i64]) -> Result<raw::Value, Refusal> {
+    fn again(
+        &self,
+        (index, slot): (u32, u32),
+        dtype: DType,
+        shape: &[i64],
+        out: &mut raw::Value,
+    ) -> Result<(), Refusal> {
         let state = &self.state.slots[slot as usize];
-        match state.tensor() {
-            Some(t) if t.dtype == dtype && t.shape[..] == *shape && t.is_host() => Ok(state.raw),
-            _ => Err(Refusal::fault(format!("output: output {index} was made already, with another shape"))),
+        if !state.is_like(dtype, shape) {
+            return Err(Refusal::fault(format!("output: output {index} was made already, with another shape")));
         }
+        *out = state.raw;
+        Ok(())
     }
 }
 
@@ -86,9 +93,9 @@ fn misfit(info: &SlotInfo, bound: &Tensor, dtype: DType, shape: &[i64], bytes: u
 }
 
 impl RunSink for Frame<'_> {
-    fn output(&mut self, index: u32, dtype: u32, shape: &[i64]) -> Result<raw::Value, Refusal> {
+    fn output(&mut self, index: u32, dtype: u32, shape: &[i64], out: &mut raw::Value) -> Result<(), Refusal> {
         if index == NONE {
-            return self.loose(dtype, shape);
+            return self.loose(dtype, shape, out);
         }
         let (slot, info) = self.out("output", index)?;
         let expected = match info.dtype {
@@ -101,7 +108,7 @@ impl RunSink for Frame<'_> {
         }
         let bytes = byte_len(expected, shape).map_err(|e| Refusal::fault(e.message()))?;
         if !self.state.slots[slot as usize].is_empty() {
-            return self.again(index, slot, expected, shape);
+            return self.again((index, slot), expected, shape, out);
         }
         let (buffer, at) = match (self.bound(info), info.output) {
             (Some(bound), _) if bound.dtype != expected || bound.bytes < bytes => {
@@ -111,8 +118,10 @@ impl RunSink for Frame<'_> {
             (None, Some(k)) => (self.state.memory.output(k as usize, bytes)?, 0),
             (None, None) => (self.state.memory.buffer(bytes)?, 0),
         };
-        let tensor = Tensor { dtype: expected, shape: Shape::from_slice(shape), buffer, at, bytes };
-        Ok(*self.state.slots[slot as usize].set_tensor(tensor))
+        let state = &mut self.state.slots[slot as usize];
+        state.fill(expected, shape, buffer, at, bytes);
+        *out = state.raw;
+        Ok(())
     }
 
     fn give(&mut self, index: u32, value: &raw::Value, release: Release) -> Result<(), Refusal> {
@@ -163,8 +172,12 @@ impl Giver for Frame<'_> {
     fn find(&self, buffer: *mut raw::Buffer) -> Option<Arc<Buffer>> {
         let same = |b: &Arc<Buffer>| std::ptr::addr_eq(Arc::as_ptr(b), buffer);
         let loose = self.state.loose.iter().map(|t| &t.buffer).find(|b| same(b));
-        let inputs = self.step.ins.iter().filter_map(|i| self.state.slots[i.slot as usize].value());
-        loose.cloned().or_else(|| inputs.into_iter().find_map(|v| search(v, &same)))
+        let within = |slot: u32| {
+            let slot = &self.state.slots[slot as usize];
+            let own = slot.buffer().filter(|b| same(b)).cloned();
+            own.or_else(|| slot.composite().and_then(|v| search(v, &same)))
+        };
+        loose.cloned().or_else(|| self.step.ins.iter().find_map(|i| within(i.slot)))
     }
 
     fn is_borrowed(&self, data: *const u8) -> bool {

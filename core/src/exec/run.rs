@@ -187,7 +187,7 @@ impl<'r> Run<'r> {
     #[cold]
     fn bring_home(&mut self, slot: Slot) -> Result<()> {
         self.settle()?;
-        let Some(tensor) = self.lane.state.slots[slot as usize].tensor().cloned() else { return Ok(()) };
+        let Some(tensor) = self.lane.state.slots[slot as usize].tensor() else { return Ok(()) };
         let mut moved = self.moved(&tensor, SpaceId::HOST)?;
         let info = &self.plan.slots[slot as usize];
         if let Some(bound) = info.output.and_then(|k| self.bound.get(k as usize)).and_then(Option::as_ref) {
@@ -222,11 +222,8 @@ impl<'r> Run<'r> {
     pub fn owned(&mut self, slot: Slot) -> Result<Option<Tensor>> {
         let state = &mut self.lane.state;
         let s = &state.slots[slot as usize];
-        if let Some(tensor) = s.tensor() {
-            return Ok(Some(tensor.clone()));
-        }
-        if s.is_empty() || s.value().is_some() {
-            return Ok(None);
+        if !s.is_lent() {
+            return Ok(s.tensor());
         }
         let info = &self.plan.slots[slot as usize];
         let Some(dtype) = info.dtype else { return Ok(None) };
@@ -279,13 +276,13 @@ impl<'r> Run<'r> {
         let value = match self.owned(from)? {
             Some(tensor) => {
                 let moved = self.moved(&tensor, space)?;
-                let was_lent = self.lane.state.slots[from as usize].value().is_none();
+                let was_lent = self.lane.state.slots[from as usize].is_lent();
                 if was_lent {
                     recycle(Value::Tensor(tensor), &mut self.lane.state.memory);
                 }
                 Value::Tensor(moved)
             }
-            None => match self.lane.state.slots[from as usize].value() {
+            None => match self.lane.state.slots[from as usize].composite() {
                 Some(value) => value.to_host()?,
                 None => return Err(self.missing(from)),
             },
@@ -326,7 +323,7 @@ impl<'r> Run<'r> {
     fn defer(&mut self, step: &RunStep, fence: Arc<Fence>) {
         let state = &mut self.lane.state;
         let slots: Vec<Slot> = step.ins.iter().map(|i| i.slot).chain(step.outs.iter().copied()).collect();
-        let lent = |s: &Slot| !state.slots[*s as usize].is_empty() && state.slots[*s as usize].value().is_none();
+        let lent = |s: &Slot| state.slots[*s as usize].is_lent();
         let borrows = slots.iter().any(lent) || !self.bound.is_empty();
         for &slot in &slots {
             state.slots[slot as usize].pending = true;
@@ -345,7 +342,7 @@ impl<'r> Run<'r> {
             _ => Vec::new(),
         });
         let slots = &self.lane.state.slots;
-        Ok(outs.filter_map(|s| Some((s, slots[s as usize].value()?.clone()))).collect())
+        Ok(outs.filter_map(|s| Some((s, slots[s as usize].value()?))).collect())
     }
 
     /// Whether no input was put there yet.

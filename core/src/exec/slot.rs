@@ -1,23 +1,48 @@
 //! A slot of a lane: a value and the struct by which it crosses the ABI.
+//!
+//! Tensors lie flat in the slot and are filled in place, because a part's outputs are made here in every run.
+
+use std::sync::Arc;
 
 use ortolan_ep_abi::call::EMPTY;
 use ortolan_ep_abi::raw;
+use ortolan_graph::ir::DType;
 
 use super::memory::Memory;
 use crate::abi::raw_tensor;
 use crate::program::number;
-use crate::value::{Tensor, TensorView, Value};
+use crate::value::{Buffer, Shape, Tensor, TensorView, Value};
 
-/// Filled and emptied in place; `raw` points into `held`, so a filled slot must not move.
+/// Filled and emptied in place; `raw` points into it, so a filled slot must not move.
 pub(crate) struct SlotState {
     pub raw: raw::Value,
-    held: Held,
-    /// Arrays of items of a sequence, optional or map.
-    items: Vec<Box<[raw::Value]>>,
+    kind: Kind,
+    dtype: DType,
+    shape: Shape,
+    buffer: Option<Arc<Buffer>>,
+    at: usize,
+    other: Option<Box<Other>>,
     /// A run that has not finished reads or writes it.
     pub pending: bool,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Empty,
+    /// Memory of the caller for the time of the run.
+    Lent,
+    Tensor,
+    /// A sequence, optional or map.
+    Other,
+}
+
+struct Other {
+    value: Value,
+    /// Arrays of its items.
+    items: Vec<Box<[raw::Value]>>,
+}
+
+/// What was in a slot.
 pub(crate) enum Held {
     Empty,
     /// Memory of the caller for the time of the run.
@@ -26,47 +51,90 @@ pub(crate) enum Held {
 }
 
 impl SlotState {
-    pub const fn new() -> SlotState {
-        SlotState { raw: EMPTY, held: Held::Empty, items: Vec::new(), pending: false }
+    pub fn new() -> SlotState {
+        SlotState {
+            raw: EMPTY,
+            kind: Kind::Empty,
+            dtype: DType::F32,
+            shape: Shape::new(),
+            buffer: None,
+            at: 0,
+            other: None,
+            pending: false,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        matches!(self.held, Held::Empty)
+        self.kind == Kind::Empty
     }
 
-    pub fn value(&self) -> Option<&Value> {
-        match &self.held {
-            Held::Value(v) => Some(v),
+    pub fn is_lent(&self) -> bool {
+        self.kind == Kind::Lent
+    }
+
+    /// The value, if it has one of its own; a tensor is another handle to the same memory.
+    pub fn value(&self) -> Option<Value> {
+        match (self.kind, &self.other) {
+            (Kind::Tensor, _) => self.tensor().map(Value::Tensor),
+            (Kind::Other, Some(other)) => Some(other.value.clone()),
             _ => None,
         }
     }
 
-    pub fn tensor(&self) -> Option<&Tensor> {
-        match &self.held {
-            Held::Value(Value::Tensor(t)) => Some(t),
-            _ => None,
-        }
+    /// A sequence, optional or map.
+    pub fn composite(&self) -> Option<&Value> {
+        self.other.as_ref().filter(|_| self.kind == Kind::Other).map(|o| &o.value)
     }
 
-    /// Fills it with a tensor; returns the struct that crosses.
-    pub fn set_tensor(&mut self, tensor: Tensor) -> &raw::Value {
-        self.held = Held::Value(Value::Tensor(tensor));
-        if let Held::Value(Value::Tensor(t)) = &self.held {
-            self.raw = raw_tensor(t);
-        }
-        &self.raw
+    /// The buffer of a tensor.
+    pub fn buffer(&self) -> Option<&Arc<Buffer>> {
+        self.buffer.as_ref().filter(|_| self.kind == Kind::Tensor)
+    }
+
+    pub fn tensor(&self) -> Option<Tensor> {
+        let buffer = Arc::clone(self.buffer()?);
+        let bytes = usize::try_from(self.raw.bytes).unwrap_or(0);
+        Some(Tensor { dtype: self.dtype, shape: self.shape.clone(), buffer, at: self.at, bytes })
+    }
+
+    /// Whether it holds a tensor of this type and shape in host memory.
+    pub fn is_like(&self, dtype: DType, shape: &[i64]) -> bool {
+        self.kind == Kind::Tensor && self.dtype == dtype && self.shape[..] == *shape && self.raw.space == 0
+    }
+
+    /// Fills it with a tensor that begins at `at` of a buffer.
+    pub fn fill(&mut self, dtype: DType, shape: &[i64], buffer: Arc<Buffer>, at: usize, bytes: usize) {
+        self.shape.clear();
+        self.shape.extend_from_slice(shape);
+        self.raw = raw::Value {
+            kind: raw::VALUE_TENSOR,
+            dtype: number(dtype),
+            rank: shape.len() as u32,
+            flags: 0,
+            shape: self.shape.as_ptr(),
+            data: buffer.ptr().wrapping_add(at),
+            bytes: bytes as u64,
+            space: buffer.space().0,
+            item_count: 0,
+            items: std::ptr::null(),
+            buffer: Arc::as_ptr(&buffer).cast_mut().cast(),
+        };
+        (self.kind, self.dtype, self.at, self.buffer) = (Kind::Tensor, dtype, at, Some(buffer));
+    }
+
+    pub fn set_tensor(&mut self, t: Tensor) {
+        self.fill(t.dtype, &t.shape, t.buffer, t.at, t.bytes);
     }
 
     pub fn set(&mut self, value: Value) {
-        match value {
-            Value::Tensor(t) => _ = self.set_tensor(t),
-            other => {
-                self.held = Held::Value(other);
-                if let Held::Value(v) = &self.held {
-                    self.raw = raw_value(v, &mut self.items);
-                }
-            }
-        }
+        let value = match value {
+            Value::Tensor(t) => return self.set_tensor(t),
+            other => other,
+        };
+        self.buffer = None;
+        let other = self.other.insert(Box::new(Other { value, items: Vec::new() }));
+        self.raw = raw_value(&other.value, &mut other.items);
+        self.kind = Kind::Other;
     }
 
     /// Lends the caller's memory.
@@ -74,7 +142,8 @@ impl SlotState {
     /// # Safety
     /// The view stays valid until the slot is emptied.
     pub unsafe fn lend(&mut self, view: &TensorView<'_>) {
-        self.held = Held::Lent;
+        self.buffer = None;
+        self.kind = Kind::Lent;
         self.raw = raw::Value {
             kind: raw::VALUE_TENSOR,
             dtype: number(view.dtype),
@@ -88,26 +157,45 @@ impl SlotState {
 
     /// The same as in another slot.
     pub fn share(&mut self, other: &SlotState) {
-        match &other.held {
-            Held::Empty => {}
-            Held::Lent => (self.held, self.raw) = (Held::Lent, other.raw),
-            Held::Value(v) => self.set(v.clone()),
+        match (other.kind, other.value()) {
+            (Kind::Lent, _) => {
+                self.buffer = None;
+                (self.kind, self.raw) = (Kind::Lent, other.raw);
+            }
+            (_, Some(value)) => self.set(value),
+            _ => {}
         }
     }
 
     /// Empties it.
     pub fn take(&mut self) -> Held {
-        self.raw = EMPTY;
-        if !self.items.is_empty() {
-            self.items.clear();
+        let bytes = usize::try_from(self.raw.bytes).unwrap_or(0);
+        let held = match (self.kind, self.buffer.take(), self.other.take()) {
+            (Kind::Lent, ..) => Held::Lent,
+            (Kind::Tensor, Some(buffer), _) => {
+                let shape = self.shape.clone();
+                Held::Value(Value::Tensor(Tensor { dtype: self.dtype, shape, buffer, at: self.at, bytes }))
+            }
+            (Kind::Other, _, Some(other)) => Held::Value(other.value),
+            _ => Held::Empty,
+        };
+        self.forget();
+        held
+    }
+
+    fn forget(&mut self) {
+        self.kind = Kind::Empty;
+        (self.raw.kind, self.raw.space, self.raw.buffer) = (raw::VALUE_ABSENT, 0, std::ptr::null_mut());
+        if self.other.is_some() {
+            self.other = None;
         }
-        std::mem::replace(&mut self.held, Held::Empty)
     }
 
     /// Empties it; a buffer that nobody else holds is used again.
     pub fn clear(&mut self, memory: &mut Memory) {
-        if let Held::Value(value) = self.take() {
-            recycle(value, memory);
+        self.forget();
+        if let Some(buffer) = self.buffer.take() {
+            memory.recycle(buffer);
         }
     }
 
@@ -115,7 +203,7 @@ impl SlotState {
     /// is kept in case the run fails.
     pub fn is_sole(&self, backup: bool) -> bool {
         let most = if backup { 2 } else { 1 };
-        self.tensor().is_some_and(|t| std::sync::Arc::strong_count(&t.buffer) <= most)
+        self.buffer().is_some_and(|b| Arc::strong_count(b) <= most)
     }
 }
 
@@ -126,7 +214,7 @@ pub(crate) fn recycle(value: Value, memory: &mut Memory) {
 }
 
 /// The struct of a value of any kind; arrays of items go to `keep`. It points into `value`.
-pub(crate) fn raw_value(value: &Value, keep: &mut Vec<Box<[raw::Value]>>) -> raw::Value {
+fn raw_value(value: &Value, keep: &mut Vec<Box<[raw::Value]>>) -> raw::Value {
     match value {
         Value::Tensor(t) => raw_tensor(t),
         Value::Sequence(s) => {

@@ -127,14 +127,16 @@ pub(super) fn outputs(run: &mut Run<'_>, io: &Io) -> Result<Outputs> {
     let mut values: SmallVec<[Value; 2]> = SmallVec::new();
     for (&slot, &mine) in plan.outputs.iter().zip(&plan.handed_out) {
         let state = &mut run.lane.state.slots[slot as usize];
-        let value = match state.value() {
-            Some(_) if mine => match state.take() {
+        let value = if state.is_lent() {
+            // An input that the caller lent comes out as a copy.
+            run.owned(slot)?.map(Value::Tensor)
+        } else if mine {
+            match state.take() {
                 Held::Value(v) => Some(v),
                 Held::Lent | Held::Empty => None,
-            },
-            Some(v) => Some(v.clone()),
-            // An input that the caller lent comes out as a copy.
-            None => run.owned(slot)?.map(Value::Tensor),
+            }
+        } else {
+            state.value()
         };
         values.push(value.ok_or_else(|| run.missing(slot))?);
     }
