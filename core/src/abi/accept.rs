@@ -272,7 +272,7 @@ mod tests {
     }
     fn give(v: &raw::Value, r: Release, call: &Call) -> Result<Value, String> {
         // SAFETY: test values are live.
-        unsafe { accept(v, r, call) }.map_err(|e| e.text)
+        unsafe { accept(v, r, call) }.map_err(|e| e.text.clone())
     }
 
     #[test]

@@ -18,7 +18,8 @@ pub(crate) struct Ctx<'a> {
     width: u32,
     cancel: Option<&'a AtomicU32>,
     kind: Kind<'a>,
-    reports: Mutex<Vec<Report>>,
+    /// Nearly always none.
+    reports: Mutex<Option<Box<Vec<Report>>>>,
 }
 
 /// What a call is for, and where its answers go.
@@ -46,9 +47,12 @@ pub(crate) trait RunSink {
     fn defer(&mut self) -> Result<*mut raw::Fence, Refusal>;
 }
 
-/// Why the host says no.
+/// Why the host says no. Boxed, because results that may hold it are on the path of every output.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct Refusal(Box<Why>);
+
+#[derive(Debug)]
+pub(crate) struct Why {
     /// What the function returns.
     pub status: i32,
     /// What the user sees.
@@ -60,12 +64,30 @@ impl Refusal {
     /// The plugin broke a rule.
     #[cold]
     pub fn fault(text: impl Into<String>) -> Refusal {
-        Refusal { status: raw::FAILED, code: codes::EP_FAULT, text: text.into() }
+        Refusal::new(raw::FAILED, codes::EP_FAULT, text)
     }
 
     #[cold]
     pub fn memory(code: Code, text: impl Into<String>) -> Refusal {
-        Refusal { status: raw::MEMORY, code, text: text.into() }
+        Refusal::new(raw::MEMORY, code, text)
+    }
+
+    #[cold]
+    pub fn new(status: i32, code: Code, text: impl Into<String>) -> Refusal {
+        Refusal(Box::new(Why { status, code, text: text.into() }))
+    }
+}
+
+impl std::ops::Deref for Refusal {
+    type Target = Why;
+    fn deref(&self) -> &Why {
+        &self.0
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        Error::new(refusal.0.code, refusal.0.text)
     }
 }
 
@@ -99,6 +121,7 @@ impl<'a> Setup<'a> {
 }
 
 /// An address that no other living thread has.
+#[inline]
 fn this_thread() -> usize {
     thread_local!(static MARK: u8 = const { 0 });
     MARK.with(|m| std::ptr::from_ref(m).addr())
@@ -106,7 +129,7 @@ fn this_thread() -> usize {
 
 impl<'a> Ctx<'a> {
     pub fn new(ep: &'a str, width: u32, cancel: Option<&'a AtomicU32>, kind: Kind<'a>) -> Ctx<'a> {
-        Ctx { ep, thread: this_thread(), width, cancel, kind, reports: Mutex::new(Vec::new()) }
+        Ctx { ep, thread: this_thread(), width, cancel, kind, reports: Mutex::new(None) }
     }
 
     /// The context of a call that a plugin hands back; `None` for what cannot be one.
@@ -155,12 +178,21 @@ impl<'a> Ctx<'a> {
 
     /// The receiver of a run.
     #[expect(clippy::mut_from_ref, reason = "one function of a call at a time, on one thread, as `kind` checks")]
+    #[inline]
     pub fn run(&self, function: &str) -> Result<&mut (dyn RunSink + 'a), Refusal> {
-        match self.kind(function)? {
+        match &self.kind {
             // SAFETY: only this thread gets here, and no sink calls back into a plugin that could call the host
             // while the reference is in use (release functions may only log).
-            Kind::Run(sink) => Ok(unsafe { &mut **sink.get() }),
-            _ => Err(Refusal::fault(format!("{function} was called outside run and copy"))),
+            Kind::Run(sink) if self.thread == this_thread() => Ok(unsafe { &mut **sink.get() }),
+            _ => Err(self.no_run(function)),
+        }
+    }
+
+    #[cold]
+    fn no_run(&self, function: &str) -> Refusal {
+        match self.kind(function) {
+            Err(refusal) => refusal,
+            Ok(_) => Refusal::fault(format!("{function} was called outside run and copy")),
         }
     }
 
@@ -174,12 +206,13 @@ impl<'a> Ctx<'a> {
     pub fn refuse(&self, refusal: Refusal) -> i32 {
         tracing::debug!(ep = self.ep, code = %refusal.code, "{}", refusal.text);
         let status = refusal.status;
-        self.push(Report { node: NONE, host: Some(refusal.code), text: refusal.text });
+        self.push(Report { node: NONE, host: Some(refusal.code), text: refusal.0.text });
         status
     }
 
     fn push(&self, report: Report) {
         let mut all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.get_or_insert_default();
         if all.len() < 16 {
             all.push(report);
         }
@@ -196,7 +229,7 @@ impl<'a> Ctx<'a> {
     /// A call that succeeded in spite of reports: the plugin went on after a refusal, which it may.
     fn leftover(&self) -> Result<(), Error> {
         let all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        for report in all.iter() {
+        for report in all.iter().flat_map(|all| all.iter()) {
             tracing::warn!(ep = self.ep, "the call succeeded although it reported: {}", report.text);
         }
         Ok(())
@@ -205,6 +238,7 @@ impl<'a> Ctx<'a> {
     #[cold]
     fn failure(&self, status: i32, otherwise: Code, node: &dyn Fn(u32) -> Option<String>) -> Error {
         let all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = all.as_ref().map_or(&[][..], |all| all);
         let first = all.iter().find(|r| r.host.is_some()).or(all.first());
         let code = match (first.and_then(|r| r.host), status) {
             (Some(code), _) => code,

@@ -215,7 +215,7 @@ impl Drop for PartHandle {
 
 /// A broken rule as an error of the EP.
 fn fault(ep: &str, refusal: Refusal) -> Error {
-    Error::new(refusal.code, refusal.text).from_ep(ep, None)
+    Error::from(refusal).from_ep(ep, None)
 }
 
 /// The struct of a tensor as it crosses. It points into `tensor`.

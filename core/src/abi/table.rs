@@ -55,6 +55,7 @@ pub(crate) fn now() -> u64 {
 }
 
 /// Keeps a panic of the host (of a log subscriber, say) on its side.
+#[inline]
 fn barrier<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or(otherwise)
 }
@@ -63,6 +64,7 @@ fn barrier<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
 ///
 /// # Safety
 /// As [`Ctx::of`].
+#[inline]
 unsafe fn within(call: *const Call, function: &str, f: impl FnOnce(&Ctx<'_>) -> Result<(), Refusal>) -> i32 {
     barrier(FAILED, || {
         // SAFETY: the caller's promise.
@@ -200,7 +202,7 @@ unsafe extern "C" fn onnx(
             Kind::Compile(compiling) => {
                 let part = part.as_ref().ok_or_else(|| Refusal::fault("onnx: the part is null"))?;
                 let out = out.as_mut().ok_or_else(|| Refusal::fault("onnx: there is nowhere to put the bytes"))?;
-                let refuse = |e: crate::error::Error| Refusal { text: e.to_string(), ..Refusal::fault("") };
+                let refuse = |e: crate::error::Error| Refusal::fault(e.to_string());
                 let bytes = (compiling.onnx)(part).map_err(refuse)?;
                 *out = Str { ptr: bytes.as_ptr(), len: bytes.len() };
                 compiling.bytes.borrow_mut().push(bytes);

@@ -7,7 +7,7 @@ use ortolan_ep_abi::raw;
 use ortolan_graph::ir::DType;
 
 use super::cancel::GO;
-use super::run::{Run, buffer_of, refused};
+use super::run::{Run, buffer_of};
 use super::slot::Held;
 use crate::error::{Error, Result, codes};
 use crate::plan::{Body, Carried, LoopStep, Rows, ScanStep, Slot, Stack};
@@ -201,7 +201,7 @@ impl<'r> Run<'r> {
             let buffer = Arc::clone(&s.tensor.buffer);
             return Ok(Tensor { dtype, shape, buffer, at: s.tensor.at + at * s.bytes, bytes: s.bytes });
         }
-        let buffer = self.lane.state.memory.buffer(s.bytes).map_err(refused)?;
+        let buffer = self.lane.state.memory.buffer(s.bytes)?;
         let inner = s.bytes / s.outer.max(1);
         let from = s.tensor.buffer.ptr().wrapping_add(s.tensor.at);
         for o in 0..s.outer {
@@ -272,7 +272,7 @@ impl<'r> Run<'r> {
             Some(k) => memory.output(k as usize, bytes),
             None => memory.buffer(bytes),
         }
-        .map_err(refused)?;
+        ?;
         let inner = row / outer.max(1);
         for (at, tensor) in rows.iter().enumerate() {
             let from = tensor.buffer.ptr().wrapping_add(tensor.at);

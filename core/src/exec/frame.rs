@@ -67,6 +67,19 @@ impl Frame<'_> {
     }
 }
 
+/// Bytes of a tensor whose elements have this many bits, a multiple of 8; `None` where that is not so easy.
+#[inline]
+fn whole_bytes(bits: u32, shape: &[i64]) -> Option<usize> {
+    let mut bytes = (bits / 8) as usize;
+    if bits % 8 != 0 || bits == 0 {
+        return None;
+    }
+    for &d in shape {
+        bytes = bytes.checked_mul(usize::try_from(d).ok()?)?;
+    }
+    isize::try_from(bytes).ok().map(|_| bytes)
+}
+
 fn known(dtype: u32) -> Result<DType, Refusal> {
     let found = i32::try_from(dtype).ok().and_then(DType::from_number);
     match found {
@@ -89,7 +102,7 @@ fn misfit(info: &SlotInfo, bound: &Tensor, dtype: DType, shape: &[i64], bytes: u
         "output '{}' is {dtype} {shape:?} ({bytes} bytes), and {} with room for {} bytes is bound",
         info.name, bound.dtype, bound.bytes
     );
-    Refusal { status: raw::FAILED, code: codes::BOUND_SHAPE, text }
+    Refusal::new(raw::FAILED, codes::BOUND_SHAPE, text)
 }
 
 impl RunSink for Frame<'_> {
@@ -99,14 +112,17 @@ impl RunSink for Frame<'_> {
         }
         let (slot, info) = self.out("output", index)?;
         let expected = match info.dtype {
-            Some(d) if number(d) == dtype && d != DType::String => d,
-            Some(d) if d != DType::String => return Err(mismatch("output", info, dtype, shape)),
-            _ => known(dtype)?,
+            Some(d) if info.number == dtype => d,
+            Some(_) => return Err(mismatch("output", info, dtype, shape)),
+            None => known(dtype)?,
         };
         if info.rank.is_some_and(|r| r as usize != shape.len()) {
             return Err(mismatch("output", info, dtype, shape));
         }
-        let bytes = byte_len(expected, shape).map_err(|e| Refusal::fault(e.message()))?;
+        let bytes = match whole_bytes(info.bits, shape) {
+            Some(bytes) => bytes,
+            None => byte_len(expected, shape).map_err(|e| Refusal::fault(e.message()))?,
+        };
         if !self.state.slots[slot as usize].is_empty() {
             return self.again((index, slot), expected, shape, out);
         }

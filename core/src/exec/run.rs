@@ -13,7 +13,7 @@ use super::frame::{Frame, into_bound};
 use super::lane::Lane;
 use super::pending::Pending;
 use super::slot::{Held, recycle};
-use crate::abi::{Ctx, EpHandle, Fence, Kind, Refusal, copy, host_table, now, raw_tensor, space_name};
+use crate::abi::{Ctx, EpHandle, Fence, Kind, copy, host_table, now, raw_tensor, space_name};
 use crate::error::{Error, Result, codes};
 use crate::plan::{Plan, RunStep, Slot, Step};
 use crate::value::{Buffer, Input, SpaceId, Tensor, TensorView, Value};
@@ -26,10 +26,6 @@ pub(crate) struct Run<'r> {
     pub width: u32,
     /// Buffers that the user bound, by output of the model.
     pub bound: &'r [Option<Tensor>],
-}
-
-pub(super) fn refused(refusal: Refusal) -> Error {
-    Error::new(refusal.code, refusal.text)
 }
 
 impl<'r> Run<'r> {
@@ -90,13 +86,14 @@ impl<'r> Run<'r> {
         }
         let mut elsewhere = false;
         let Lane { ins, state, .. } = &mut *self.lane;
-        for (to, input) in ins.iter_mut().zip(&step.ins) {
+        let ins = &mut ins[..step.ins.len()];
+        for (at, input) in step.ins.iter().enumerate() {
             let slot = &state.slots[input.slot as usize];
-            *to = slot.raw;
-            if input.last && slot.is_sole(state.backups.contains(&input.slot)) {
-                to.flags |= VALUE_DONATED;
+            ins[at] = slot.raw;
+            if input.last && slot.is_sole(!state.backups.is_empty() && state.backups.contains(&input.slot)) {
+                ins[at].flags |= VALUE_DONATED;
             }
-            elsewhere |= to.space != input.space.0;
+            elsewhere |= slot.raw.space != input.space.0;
         }
         let fetched = if elsewhere { self.fetch(step)? } else { Vec::new() };
         let fence = self.call(step, part)?;
@@ -161,8 +158,8 @@ impl<'r> Run<'r> {
 
     /// Checks that all outputs were made, brings them where they were wanted, and binds what they fix.
     fn made(&mut self, step: &RunStep, ep: &Arc<EpHandle>) -> Result<()> {
-        for (at, (&slot, &want)) in step.outs.iter().zip(&step.wants).enumerate() {
-            let state = &self.lane.state.slots[slot as usize];
+        for (at, &slot) in step.outs.iter().enumerate() {
+            let (state, want) = (&self.lane.state.slots[slot as usize], step.wants[at]);
             if state.is_empty() {
                 let text = format!("run made no output {at} ('{}')", self.plan.slots[slot as usize].name);
                 return Err(Error::new(codes::EP_FAULT, text).from_ep(ep.name(), None));
@@ -191,7 +188,7 @@ impl<'r> Run<'r> {
         let mut moved = self.moved(&tensor, SpaceId::HOST)?;
         let info = &self.plan.slots[slot as usize];
         if let Some(bound) = info.output.and_then(|k| self.bound.get(k as usize)).and_then(Option::as_ref) {
-            moved = into_bound(info, bound, &moved).map_err(refused)?;
+            moved = into_bound(info, bound, &moved)?;
         }
         self.lane.state.extra_copies += 1;
         self.lane.state.slots[slot as usize].set_tensor(moved);
@@ -235,7 +232,7 @@ impl<'r> Run<'r> {
             Some(k) => state.memory.output(k as usize, data.len()),
             None => state.memory.buffer(data.len()),
         };
-        let buffer = buffer.map_err(refused)?;
+        let buffer = buffer?;
         // SAFETY: the buffer has that many bytes and is nobody else's.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), buffer.ptr(), data.len()) };
         Ok(Some(Tensor { dtype, shape: shape.into(), buffer, at: 0, bytes: data.len() }))
@@ -256,7 +253,7 @@ impl<'r> Run<'r> {
         let moved = match self.plan.owner(device) {
             Some(ep) => {
                 let memory = &mut self.lane.state.memory;
-                let mut make = |bytes| memory.buffer(bytes).map_err(refused);
+                let mut make = |bytes| memory.buffer(bytes).map_err(Error::from);
                 copy(ep, tensor, to, Some(self.cancel), &mut make)?
             }
             None if to == SpaceId::HOST => tensor.to_host()?,
@@ -410,7 +407,7 @@ fn kept_wants<'r>(plan: &Plan, step: &'r RunStep, keep: &[u32]) -> WantList<'r> 
 
 /// A fresh host buffer with these bytes.
 pub(super) fn buffer_of(memory: &mut super::memory::Memory, bytes: &[u8]) -> Result<Arc<Buffer>> {
-    let buffer = memory.buffer(bytes.len()).map_err(refused)?;
+    let buffer = memory.buffer(bytes.len())?;
     // SAFETY: the buffer has that many bytes and is nobody else's.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.ptr(), bytes.len()) };
     Ok(buffer)

@@ -18,13 +18,18 @@ pub(crate) struct SlotState {
     pub raw: raw::Value,
     kind: Kind,
     dtype: DType,
-    shape: Shape,
+    /// Sizes of a tensor; those of more than [`FEW`] dims lie in `many`.
+    few: [i64; FEW],
+    many: Vec<i64>,
     buffer: Option<Arc<Buffer>>,
     at: usize,
     other: Option<Box<Other>>,
     /// A run that has not finished reads or writes it.
     pub pending: bool,
 }
+
+/// Dims that lie in the slot itself.
+const FEW: usize = 6;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -56,7 +61,8 @@ impl SlotState {
             raw: EMPTY,
             kind: Kind::Empty,
             dtype: DType::F32,
-            shape: Shape::new(),
+            few: [0; FEW],
+            many: Vec::new(),
             buffer: None,
             at: 0,
             other: None,
@@ -94,24 +100,39 @@ impl SlotState {
     pub fn tensor(&self) -> Option<Tensor> {
         let buffer = Arc::clone(self.buffer()?);
         let bytes = usize::try_from(self.raw.bytes).unwrap_or(0);
-        Some(Tensor { dtype: self.dtype, shape: self.shape.clone(), buffer, at: self.at, bytes })
+        Some(Tensor { dtype: self.dtype, shape: self.shape(), buffer, at: self.at, bytes })
+    }
+
+    /// Sizes of the tensor that it holds.
+    fn shape(&self) -> Shape {
+        let rank = self.raw.rank as usize;
+        Shape::from_slice(if rank <= FEW { &self.few[..rank] } else { &self.many })
     }
 
     /// Whether it holds a tensor of this type and shape in host memory.
     pub fn is_like(&self, dtype: DType, shape: &[i64]) -> bool {
-        self.kind == Kind::Tensor && self.dtype == dtype && self.shape[..] == *shape && self.raw.space == 0
+        self.kind == Kind::Tensor && self.dtype == dtype && self.shape()[..] == *shape && self.raw.space == 0
     }
 
     /// Fills it with a tensor that begins at `at` of a buffer.
     pub fn fill(&mut self, dtype: DType, shape: &[i64], buffer: Arc<Buffer>, at: usize, bytes: usize) {
-        self.shape.clear();
-        self.shape.extend_from_slice(shape);
+        let sizes = match self.few.get_mut(..shape.len()) {
+            Some(few) => {
+                few.copy_from_slice(shape);
+                few.as_ptr()
+            }
+            None => {
+                self.many.clear();
+                self.many.extend_from_slice(shape);
+                self.many.as_ptr()
+            }
+        };
         self.raw = raw::Value {
             kind: raw::VALUE_TENSOR,
             dtype: number(dtype),
             rank: shape.len() as u32,
             flags: 0,
-            shape: self.shape.as_ptr(),
+            shape: sizes,
             data: buffer.ptr().wrapping_add(at),
             bytes: bytes as u64,
             space: buffer.space().0,
@@ -173,7 +194,7 @@ impl SlotState {
         let held = match (self.kind, self.buffer.take(), self.other.take()) {
             (Kind::Lent, ..) => Held::Lent,
             (Kind::Tensor, Some(buffer), _) => {
-                let shape = self.shape.clone();
+                let shape = self.shape();
                 Held::Value(Value::Tensor(Tensor { dtype: self.dtype, shape, buffer, at: self.at, bytes }))
             }
             (Kind::Other, _, Some(other)) => Held::Value(other.value),

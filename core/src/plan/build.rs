@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ortolan_ep_abi::raw;
 use ortolan_graph::Graph;
-use ortolan_graph::ir::{Constant, Data, GraphId, Name, NodeId, SymbolKind, Type, ValueId};
+use ortolan_graph::ir::{Constant, DType, Data, GraphId, Name, NodeId, SymbolKind, Type, ValueId};
 use ortolan_graph::ops::Control;
 
 use super::{Binder, Body, Carried, Define, In, LoopStep, Plan, Rows, RunStep, ScanStep, Slot, SlotInfo, Stack, Step};
@@ -13,6 +13,7 @@ use super::{control, deaths};
 use crate::abi::{EpHandle, PartHandle};
 use crate::error::{Error, Result, codes};
 use crate::partition::{Item, Partition};
+use crate::program::number;
 use crate::value::{SpaceId, Tensor, Value};
 
 /// Makes the plan. `parts` are the compiled parts of the split, in its order.
@@ -148,6 +149,7 @@ impl Builder<'_> {
     fn info(&self, value: ValueId) -> SlotInfo {
         let v = self.graph.value(value);
         let tensor = v.ty.as_ref().and_then(Type::as_tensor);
+        let plain = tensor.map(|t| t.dtype).filter(|d| *d != DType::String);
         let inputs = &self.graph.main().inputs;
         let symbols = self.graph.exprs().symbols().iter().zip(0u32..);
         let defines = symbols.filter(|(s, _)| s.value == value && !inputs.contains(&value)).map(|(s, symbol)| Define {
@@ -158,6 +160,8 @@ impl Builder<'_> {
         SlotInfo {
             name: v.name.clone(),
             dtype: tensor.map(|t| t.dtype),
+            number: plain.map_or(0, number),
+            bits: plain.map_or(0, DType::bits),
             rank: tensor.and_then(|t| t.rank()).and_then(|r| u32::try_from(r).ok()),
             output: None,
             defines: defines.collect(),
@@ -265,6 +269,8 @@ impl Builder<'_> {
         let info = SlotInfo {
             name: info.name.clone(),
             dtype: info.dtype,
+            number: info.number,
+            bits: info.bits,
             rank: info.rank,
             output: None,
             defines: Box::new([]),

@@ -76,6 +76,10 @@ pub(crate) struct SlotInfo {
     pub name: Name,
     /// Type of a tensor, as far as it is known.
     pub dtype: Option<DType>,
+    /// Its ONNX number, 0 for strings and what is not known.
+    pub number: u32,
+    /// Bits of an element, 0 likewise.
+    pub bits: u32,
     /// Rank of a tensor, if it is always the same.
     pub rank: Option<u32>,
     /// Which output of the model it is.
