@@ -270,3 +270,38 @@ fn a_value_whose_size_only_a_run_knows_crosses_to_another_ep() {
         "{bindings:?}"
     );
 }
+
+#[test]
+fn bodies_may_make_constants() {
+    // Neg(k) runs once, when the session is built, in both branches and in the loop's body.
+    let branch =
+        |op: &str, out: &str| body_graph(vec![], vec![node(op, &["k"], &[out])], vec![value(out, F32, &["2"])]);
+    let inside = body_graph(
+        vec![value("i", I64, &[]), value("go", BOOL, &[]), value("v", F32, &["2"])],
+        vec![node("Neg", &["k"], &["n"])],
+        vec![value("go", BOOL, &[]), value("n", F32, &["2"]), value("n", F32, &["2"])],
+    );
+    let m = model(graph(
+        [value("c", BOOL, &[]), value("m", I64, &[]), value("x", F32, &["2"])],
+        [weights("k", &[2], &[1.0, -2.0])],
+        [
+            with(
+                node("If", &["c"], &["y"]),
+                [body("then_branch", branch("Neg", "t")), body("else_branch", branch("Relu", "e"))],
+            ),
+            with(node("Loop", &["m", "", "x"], &["z", "rows"]), [body("body", inside)]),
+        ],
+        [value("y", F32, &["2"]), value("z", F32, &["2"]), value("rows", F32, &["?", "2"])],
+    ));
+    everywhere(&m, |s| {
+        let run = |c: bool, m: i64| {
+            let (c, m) = ([c], [m]);
+            let inputs = [("c", view(&[], &c)), ("m", view(&[], &m)), ("x", view(&[2], &[7.0f32, 8.0]))];
+            let out = s.run(inputs).unwrap();
+            (floats(&out, "y"), floats(&out, "z"), out.get("rows").unwrap().shape().to_vec())
+        };
+        let (neg, relu) = (vec![-1.0, 2.0], vec![1.0, 0.0]);
+        assert_eq!(run(true, 3), (neg.clone(), neg.clone(), vec![3, 2]));
+        assert_eq!(run(false, 0), (relu, vec![7.0, 8.0], vec![0, 2]));
+    });
+}

@@ -94,7 +94,12 @@ mod bare {
         0
     }
     pub unsafe extern "C" fn ep_free(_: *mut raw::Ep) {}
-    pub unsafe extern "C" fn claim(ep: *mut raw::Ep, call: *const Call, _: *const Program, part: *const PartDesc) -> i32 {
+    pub unsafe extern "C" fn claim(
+        ep: *mut raw::Ep,
+        call: *const Call,
+        _: *const Program,
+        part: *const PartDesc,
+    ) -> i32 {
         // SAFETY: the host's call and part.
         unsafe {
             let host = &*(*call).host;
@@ -256,4 +261,3 @@ fn a_run_and_a_part_cost_little() {
         assert!(one < 800.0 && part < 120.0, "one node {one:.0} ns, a further part {part:.0} ns");
     }
 }
-

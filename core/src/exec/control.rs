@@ -271,8 +271,7 @@ impl<'r> Run<'r> {
         let buffer: Arc<Buffer> = match info.output {
             Some(k) => memory.output(k as usize, bytes),
             None => memory.buffer(bytes),
-        }
-        ?;
+        }?;
         let inner = row / outer.max(1);
         for (at, tensor) in rows.iter().enumerate() {
             let from = tensor.buffer.ptr().wrapping_add(tensor.at);

@@ -6,6 +6,7 @@ use ortolan_graph::ir::{GraphId, NodeId};
 
 use super::{Cx, Offer, Offers};
 use crate::abi::Rejection;
+use crate::error::codes;
 
 /// Where a node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +25,17 @@ pub(crate) enum Place {
 
 /// Nodes that an EP may not have although it claims them, and why.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Bans(HashMap<(usize, NodeId), Rejection>);
+pub(crate) struct Bans {
+    all: HashMap<(usize, NodeId), Rejection>,
+    /// Nodes that found no place because of costs, so that costs have no say about them any more.
+    settled: HashSet<NodeId>,
+}
 
 impl Bans {
     /// True if it is new.
     pub fn add(&mut self, ep: usize, node: NodeId, why: Rejection) -> bool {
         let mut new = false;
-        self.0.entry((ep, node)).or_insert_with(|| {
+        self.all.entry((ep, node)).or_insert_with(|| {
             new = true;
             why
         });
@@ -38,7 +43,20 @@ impl Bans {
     }
 
     pub fn get(&self, ep: usize, node: NodeId) -> Option<&Rejection> {
-        self.0.get(&(ep, node))
+        self.all.get(&(ep, node))
+    }
+
+    /// Takes back what only costs said about a node. True if there was something.
+    pub fn relent(&mut self, node: NodeId) -> bool {
+        let before = self.all.len();
+        self.all.retain(|(_, n), why| *n != node || why.code != codes::DOES_NOT_PAY.name());
+        self.settled.insert(node);
+        self.all.len() < before
+    }
+
+    /// Whether costs may move the node.
+    pub fn is_settled(&self, node: NodeId) -> bool {
+        self.settled.contains(&node)
     }
 }
 
@@ -67,6 +85,17 @@ impl Choice<'_> {
     /// Whether one of the nodes runs in a part of its own.
     pub fn is_forced(&self, nodes: &[NodeId]) -> bool {
         nodes.iter().any(|n| self.forced.contains(n))
+    }
+
+    /// Whether nodes could all move to an EP: none of them claimed only together with one that stays.
+    pub fn could_move(&self, nodes: &[NodeId], ep: usize, places: &[Place]) -> bool {
+        let stays = |n: &NodeId| {
+            !nodes.contains(n) && !matches!(places[n.index()], Place::Constant) && places[n.index()] != Place::Ep(ep)
+        };
+        let torn = |g: &super::OfferGroup| {
+            g.whole && g.members.iter().any(|n| nodes.contains(n)) && g.members.iter().any(stays)
+        };
+        nodes.iter().all(|&n| self.may(ep, n)) && !self.offers[ep].groups.iter().any(torn)
     }
 
     fn graph(&self, graph: GraphId, places: &mut [Place]) {

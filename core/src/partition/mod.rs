@@ -154,7 +154,13 @@ pub(crate) fn partition(cx: &Cx<'_>, offers: &[Offers], bans: &mut Bans) -> Resu
     loop {
         let choice = Choice { cx, offers, bans, forced: &forced };
         let places = choice.make();
-        unplaced(&choice, &places)?;
+        if let Some((node, more)) = unplaced(&choice, &places) {
+            let error = nobody(&choice, node, more);
+            if bans.relent(node) {
+                continue;
+            }
+            return Err(error);
+        }
         let mut found =
             Split { choice: &choice, places: &places, parts: vec![], graphs: BTreeMap::new(), left: vec![] };
         found.graph(GraphId::MAIN);
@@ -200,7 +206,7 @@ fn better_alone(choice: &Choice<'_>, places: &[Place], estimate_ns: f64) -> Opti
     let placed: Vec<NodeId> =
         choice.cx.graph.live_nodes().into_iter().filter(|n| matches!(places[n.index()], Place::Ep(_))).collect();
     let one = placed.iter().all(|n| places[n.index()] == places[placed[0].index()]);
-    if one || estimate_ns.is_nan() {
+    if one || estimate_ns.is_nan() || placed.iter().any(|&n| choice.bans.is_settled(n)) {
         return None;
     }
     (0..choice.offers.len()).find(|&ep| {
@@ -295,8 +301,8 @@ fn torn(
     })
 }
 
-/// An error that names the first node that nobody runs, with everybody's reason.
-fn unplaced(choice: &Choice<'_>, places: &[Place]) -> Result<()> {
+/// The first node that nobody runs, and how many more there are.
+fn unplaced(choice: &Choice<'_>, places: &[Place]) -> Option<(NodeId, usize)> {
     let cx = choice.cx;
     let walked = |n: &NodeId| places[n.index()] == Place::None;
     let lost: Vec<NodeId> = cx.graph.live_nodes().into_iter().filter(walked).collect();
@@ -310,7 +316,12 @@ fn unplaced(choice: &Choice<'_>, places: &[Place]) -> Result<()> {
         }
         true
     };
-    let Some(&node) = lost.iter().find(|n| reached(**n)) else { return Ok(()) };
+    lost.iter().find(|n| reached(**n)).map(|&n| (n, lost.len() - 1))
+}
+
+/// An error that names a node that nobody runs, with everybody's reason.
+fn nobody(choice: &Choice<'_>, node: NodeId, more: usize) -> Error {
+    let cx = choice.cx;
     let reasons: Vec<String> = (0..cx.eps.len())
         .map(|ep| {
             let why = reason(choice.offers, choice.bans, ep, node);
@@ -318,10 +329,9 @@ fn unplaced(choice: &Choice<'_>, places: &[Place]) -> Result<()> {
             format!("'{}': {text}", cx.eps[ep].handle.name())
         })
         .collect();
-    let more = lost.len() - 1;
     let others = if more > 0 { format!(" ({more} more nodes likewise)") } else { String::new() };
     let text = format!("no execution provider runs it{others}: {}", reasons.join("; "));
-    Err(Error::new(codes::UNPLACED, text).within(cx.graph.node(node).place(cx.graph)))
+    Error::new(codes::UNPLACED, text).within(cx.graph.node(node).place(cx.graph))
 }
 
 /// Why an EP does not have a node, if it is for a reason of its own or a ban.

@@ -25,10 +25,12 @@ fn node_cost(choice: &Choice<'_>, places: &[Place], node: NodeId) -> f64 {
 
 /// The first part that would cost less elsewhere by more than the minimum gain, with the reason.
 pub(super) fn loser(choice: &Choice<'_>, places: &[Place], parts: &[PartSpec]) -> Option<(usize, Rejection)> {
-    parts.iter().enumerate().filter(|(_, p)| !p.once).find_map(|(at, part)| {
-        let other = (0..choice.offers.len()).filter(|&ep| ep != part.ep).find_map(|ep| {
-            let cost: Option<f64> =
-                part.placed.iter().map(|&n| choice.may(ep, n).then(|| choice.offers[ep].cost(n))?).sum();
+    let movable = |p: &PartSpec| !p.once && !p.placed.iter().any(|&n| choice.bans.is_settled(n));
+    parts.iter().enumerate().filter(|(_, p)| movable(p)).find_map(|(at, part)| {
+        let others = (0..choice.offers.len()).filter(|&ep| ep != part.ep);
+        let mut others = others.filter(|&ep| choice.could_move(&part.placed, ep, places));
+        let other = others.find_map(|ep| {
+            let cost: Option<f64> = part.placed.iter().map(|&n| choice.offers[ep].cost(n)).sum();
             cost.filter(|c| !c.is_nan()).map(|c| (ep, c))
         });
         let (other, there) = other?;

@@ -333,6 +333,8 @@ impl Builder<'_> {
         for (&value, out) in outputs.iter().zip(outs) {
             let v = self.graph.value(value);
             let made_here = v.graph == body && v.producer.is_some() && !self.home.contains_key(&value);
+            // What runs once keeps its result in a slot of its own.
+            let made_here = made_here && !self.split.parts.iter().any(|p| p.once && p.outputs.contains(&value.raw()));
             if let (true, Some(slot)) = (made_here, out) {
                 self.home.insert(value, *slot);
             }
@@ -395,7 +397,7 @@ impl Builder<'_> {
         let mut outs: Vec<Slot> = Vec::new();
         for &value in &self.graph.body(body).outputs.clone() {
             let slot = self.on_host(value, body, &mut steps)?;
-            let own = self.owners[slot as usize] == body && !self.presets.iter().any(|p| p.0 == slot);
+            let own = self.owners[slot as usize] == body && !self.fixed().contains(&slot);
             if own && !outs.contains(&slot) && !inputs.contains(&slot) {
                 outs.push(slot);
                 continue;
