@@ -19,7 +19,7 @@ pub(crate) struct Ctx<'a> {
     cancel: Option<&'a AtomicU32>,
     kind: Kind<'a>,
     /// Nearly always none.
-    reports: Mutex<Option<Box<Vec<Report>>>>,
+    reports: Mutex<Option<Vec<Report>>>,
 }
 
 /// What a call is for, and where its answers go.

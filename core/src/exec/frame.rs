@@ -71,7 +71,7 @@ impl Frame<'_> {
 #[inline]
 fn whole_bytes(bits: u32, shape: &[i64]) -> Option<usize> {
     let mut bytes = (bits / 8) as usize;
-    if bits % 8 != 0 || bits == 0 {
+    if !bits.is_multiple_of(8) || bits == 0 {
         return None;
     }
     for &d in shape {

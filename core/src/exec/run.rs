@@ -134,7 +134,7 @@ impl<'r> Run<'r> {
         let outcome = match status {
             Ok(OK) => Ok(()),
             Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.has_node(node).then(|| plan.place(node))),
-            Err(refusal) => Err(refused(refusal).from_ep(part.ep().name(), None)),
+            Err(refusal) => Err(Error::from(refusal).from_ep(part.ep().name(), None)),
         };
         drop(ctx);
         let fence = frame.fence;
