@@ -120,9 +120,9 @@ fn steady_child() {
     }
     let (s, inputs) = (session(&own(), &model("N"), 1), lengths(&[16, 5, 33]));
     rounds(&s, &inputs, 30);
-    std::os::unix::process::parent_id();
+    let _ = std::os::unix::process::parent_id();
     rounds(&s, &inputs, RUNS);
-    std::os::unix::process::parent_id();
+    let _ = std::os::unix::process::parent_id();
 }
 
 /// On one thread.
