@@ -317,14 +317,8 @@ impl Builder<'_> {
 
     fn values(&mut self) {
         let (graph, uses) = (self.graph, self.graph.uses());
-        let inputs: Vec<ValueId> = graph.body_ids().flat_map(|g| graph.body(g).inputs.iter().copied()).collect();
         let all = (0..graph.value_count()).filter_map(|i| ValueId::from_index(count(i)));
-        let mut infos: Vec<raw::ValueInfo> = all.map(|id| self.value(graph.value(id), uses.of(id).len())).collect();
-        for input in inputs {
-            // An input with a default is what the run says.
-            infos[input.index()].constant = NONE;
-        }
-        self.tables.values = infos.into();
+        self.tables.values = all.map(|id| self.value(graph.value(id), uses.of(id).len())).collect();
     }
 
     fn value(&mut self, v: &Value, uses: usize) -> raw::ValueInfo {

@@ -127,7 +127,6 @@ fn only_a_last_reader_gets_a_value_to_overwrite() {
     let count = |name| log(name).iter().filter(|l| *l == "in place").count();
     let given = || Tensor::new(&[3], X.to_vec()).unwrap();
     let moved = |s: &Session, x: Tensor| s.run([("x", ortolan::Input::from(x))]).unwrap();
-    // The vector is the user's memory, which the host may not write; what comes from it is the host's.
     let split = session(
         [
             fake("p", &[("ops", "Add,Neg"), ("in_place", "1"), ("log", "donated_p")]),
@@ -145,6 +144,18 @@ fn only_a_last_reader_gets_a_value_to_overwrite() {
     let kept = Value::from(given());
     let shared = kept.clone();
     check_shared(&split, &kept, &shared);
+}
+
+#[test]
+fn memory_that_an_ep_keeps_is_never_given_away() {
+    let gives = fake("gives", &[("ops", "Add"), ("break", "const")]);
+    let s = session([gives, fake("q", &[("ops", "*"), ("in_place", "1"), ("log", "const_q")])], diamond());
+    for _ in 0..3 {
+        check(&s);
+    }
+    let out = s.run([("x", view(&[3], &X))]).unwrap();
+    drop(s);
+    assert_eq!(floats(&out, "z"), [4.0, 16.0, 36.0]);
 }
 
 fn check_shared(s: &Session, kept: &Value, shared: &Value) {
@@ -182,7 +193,8 @@ fn outputs_are_made_in_bound_buffers() {
     let s = session([fake("cpu", &[("ops", "*")])], diamond());
     let mut b = s.bind().unwrap();
     let vector = Tensor::new(&[3], vec![0f32; 3]).unwrap();
-    assert_eq!(b.output("y", vector).unwrap_err().code(), "bad-value");
+    assert_eq!(b.output("y", vector.clone()).unwrap_err().code(), "bad-value");
+    assert!(b.output("y", vector).is_ok());
     assert_eq!(b.input("q", X.to_vec()).unwrap_err().code(), "input-unknown");
     assert_eq!(b.run().unwrap_err().code(), "input-missing");
 }

@@ -56,7 +56,7 @@ fn shape(value: &raw::Value) -> &[i64] {
 }
 
 /// The symbols that inputs fix, -1 for others.
-pub(crate) fn symbols_of(binder: &Binder, inputs: &[(usize, Input<'_>)]) -> Result<Box<[i64]>> {
+pub(crate) fn symbols_of(binder: &Binder, inputs: &[(usize, Input<'_>)]) -> Result<Box<[i64]>, Unbound> {
     let mut symbols = vec![-1; binder.symbols];
     for (at, input) in inputs {
         let rule = &binder.inputs[*at];

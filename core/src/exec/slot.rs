@@ -224,7 +224,7 @@ impl SlotState {
     /// is kept in case the run fails.
     pub fn is_sole(&self, backup: bool) -> bool {
         let most = if backup { 2 } else { 1 };
-        self.buffer().is_some_and(|b| Arc::strong_count(b) <= most)
+        self.buffer().is_some_and(|b| Arc::strong_count(b) <= most && b.may_be_donated())
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ortolan_ep_abi::raw::{self, PartDesc};
 use ortolan_graph::ir::{GraphId, NodeId, ValueId};
 
-use super::{Choice, Cx, Place, is_plain_constant};
+use super::{Choice, Cx, Place};
 use crate::program::Program;
 
 /// A part to be compiled.
@@ -54,7 +54,7 @@ pub(super) fn part_desc(nodes: &[u32], inputs: &[u32], outputs: &[u32], flags: u
 /// Values that a dialect's node reads, captured ones among them. Constants are left out.
 fn reads(program: &Program, node: NodeId) -> Vec<ValueId> {
     let mut all = program.reads(node);
-    all.retain(|&v| !is_plain_constant(program.graph(), v));
+    all.retain(|&v| program.graph().value(v).constant.is_none());
     all
 }
 

@@ -108,12 +108,6 @@ impl<'a> Cx<'a> {
     }
 }
 
-/// A constant of the graph, not an input with a default.
-fn is_plain_constant(graph: &Graph, value: ValueId) -> bool {
-    let v = graph.value(value);
-    v.constant.is_some() && !graph.body(v.graph).inputs.contains(&value)
-}
-
 fn constant_nodes(graph: &Graph) -> Vec<bool> {
     let mut constant = vec![false; graph.node_count()];
     // Nodes of outer graphs come after those of their bodies, but bodies that read them are never constant here.

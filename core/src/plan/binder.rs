@@ -82,7 +82,7 @@ fn rule(graph: &Graph, value: ValueId) -> InputRule {
         dtype: tensor.map(|t| t.dtype),
         dims: tensor.and_then(|t| t.dims.as_ref()).map(|dims| dims.iter().map(dim).collect()),
         elements,
-        has_default: v.constant.is_some(),
+        has_default: v.default.is_some(),
         ty: v.ty.clone(),
     }
 }

@@ -186,7 +186,7 @@ impl Builder<'_> {
     /// Inputs that have a default.
     fn defaults(&mut self) -> Result<()> {
         for &value in &self.graph.main().inputs {
-            if let Some(constant) = self.graph.value(value).constant {
+            if let Some(constant) = self.graph.value(value).default {
                 let slot = self.slot(value, GraphId::MAIN);
                 self.presets.push((slot, owned(self.graph.constant(constant))?));
             }

@@ -49,12 +49,12 @@ impl<'s> Binding<'s> {
         Ok(self)
     }
 
-    /// Binds a tensor of the host's own memory, which nobody else shares, to an output: runs write there. Its size is what
+    /// Binds a tensor that may be written and that nobody shares to an output: runs write there. Its size is what
     /// the output may have at most. A bound tensor that does not fit is the error `bound-shape`.
     pub fn output(&mut self, name: &str, tensor: Tensor) -> Result<&mut Self> {
         let at = self.session.output(name)?;
         if !tensor.is_writable() {
-            let text = format!("the tensor for output '{name}' is shared or not the host's own memory");
+            let text = format!("the tensor for output '{name}' is shared or may not be written");
             return Err(Error::new(codes::BAD_VALUE, text));
         }
         self.bound[at] = Some(tensor);

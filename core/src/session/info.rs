@@ -102,6 +102,6 @@ fn info(graph: &Graph, id: ValueId) -> ValueInfo {
         ty: value.ty.as_ref().map_or_else(|| "unknown".to_owned(), Type::kind_name),
         dtype: tensor.map(|t| t.dtype),
         dims: tensor.and_then(|t| t.dims.as_ref()).map(|dims| dims.iter().map(dim).collect()),
-        optional: value.constant.is_some(),
+        optional: value.default.is_some(),
     }
 }

@@ -284,16 +284,22 @@ impl Session {
     /// Dim names of this model lie: the same run on a plan that does not believe them.
     #[cold]
     fn run_relaxed(&self, run: &mut Run<'_>, why: Error, options: &RunOptions, stop: &Stop<'_>) -> Result<Outputs> {
+        let plans = self.relaxed(why)?;
+        // SAFETY: what the caller lent, it lent for all of this run.
+        let inputs = unsafe { run.take_inputs() };
+        self.run_keyed(plans, inputs, options, stop)
+    }
+
+    /// Plans that do not believe dim names, made when a run needs them.
+    #[cold]
+    fn relaxed(&self, why: Error) -> Result<&Plans> {
         let Some(source) = &self.source else { return Err(why) };
         let plans = self.relaxed.get_or_init(|| {
             tracing::warn!("{}: making a plan that does not believe dim names", why.message());
             let graph = source.load(false)?;
             source.plans(graph, &self.account, self.width).map(|(plans, _)| Box::new(plans))
         });
-        let plans = plans.as_ref().map_err(Clone::clone)?;
-        // SAFETY: what the caller lent, it lent for all of this run.
-        let inputs = unsafe { run.take_inputs() };
-        self.run_keyed(plans, inputs, options, stop)
+        plans.as_ref().map(|p| &**p).map_err(Clone::clone)
     }
 
     fn run_keyed(
@@ -303,7 +309,11 @@ impl Session {
         options: &RunOptions,
         stop: &Stop<'_>,
     ) -> Result<Outputs> {
-        let ready = plans.of(&inputs)?;
+        let ready = match plans.of(&inputs) {
+            Ok(ready) => ready,
+            Err(Unbound::Names(why)) if std::ptr::eq(plans, &self.plans) => self.relaxed(why)?.of(&inputs)?,
+            Err(unbound) => return Err(unbound.into()),
+        };
         let inputs = inputs.into_iter().map(|(at, input)| (Ok(at), input));
         self.run_one(&ready, inputs, options, stop, false)
     }
@@ -331,15 +341,15 @@ fn place_all<'i>(run: &mut Run<'_>, inputs: impl Iterator<Item = (Result<usize>,
 
 impl Plans {
     /// The plan for these inputs.
-    fn of(&self, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>> {
+    fn of(&self, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>, Unbound> {
         match self {
             Plans::One(ready) => Ok(Arc::clone(ready)),
             Plans::Keyed { binder, maker, plans } => {
                 for (at, input) in inputs {
-                    run::check(&binder.inputs[*at], input)?;
+                    run::check(&binder.inputs[*at], input).map_err(Unbound::Never)?;
                 }
                 let symbols = crate::exec::symbols_of(binder, inputs)?;
-                plans.get(&symbols, maker)
+                plans.get(&symbols, maker).map_err(Unbound::Never)
             }
         }
     }

@@ -123,9 +123,17 @@ impl Buffer {
         matches!(self.owner, Owner::Host(_))
     }
 
-    /// Whether whoever holds it alone may write to it.
+    /// Whether whoever holds it alone may write to it through the host.
     pub(crate) fn may_be_written(&self) -> bool {
         matches!(self.owner, Owner::Host(_) | Owner::User { writable: true, .. })
+    }
+
+    /// Whether an EP that is its last reader may overwrite it. Memory that an EP gave without a release is its constants.
+    pub(crate) fn may_be_donated(&self) -> bool {
+        match &self.owner {
+            Owner::Ep { release, .. } => release.f.is_some(),
+            _ => self.may_be_written(),
+        }
     }
 
     pub(crate) fn lender(&self) -> Option<&Arc<dyn Lender>> {

@@ -71,11 +71,11 @@ fn check_len(dtype: DType, shape: &[i64], have: usize) -> Result<()> {
 
 impl Tensor {
     /// Takes over a vector, without a copy.
-    pub fn new<T: Element>(shape: &[i64], data: Vec<T>) -> Result<Tensor> {
+    pub fn new<T: Element>(shape: &[i64], mut data: Vec<T>) -> Result<Tensor> {
         check_len(T::DTYPE, shape, size_of_val(&data[..]))?;
-        let (ptr, bytes) = (data.as_ptr().cast::<u8>(), size_of_val(&data[..]));
+        let (ptr, bytes) = (data.as_mut_ptr().cast::<u8>(), size_of_val(&data[..]));
         // SAFETY: the vector's heap block stays where it is while the box owns it, and nobody else has it.
-        let buffer = unsafe { Buffer::foreign(ptr, bytes, Box::new(data)) };
+        let buffer = unsafe { Buffer::foreign_mut(ptr, bytes, Box::new(data)) };
         Ok(Tensor { dtype: T::DTYPE, shape: Shape::from_slice(shape), buffer: Arc::new(buffer), at: 0, bytes })
     }
 
@@ -360,14 +360,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_sole_owner_of_host_memory_may_write() {
+    fn only_a_sole_owner_of_memory_may_write() {
         let mut t = Tensor::from_slice(&[2], &[1u8, 2]).unwrap();
         t.as_mut_slice::<u8>().unwrap()[0] = 9;
         let other = t.clone();
         assert!(t.as_mut_slice::<u8>().is_err());
         drop(other);
         assert_eq!(t.as_mut_slice::<u8>().unwrap(), [9, 2]);
-        assert!(Tensor::new(&[1], vec![1u8]).unwrap().as_mut_slice::<u8>().is_err());
+        let mut vector = Tensor::new(&[1], vec![1u8]).unwrap();
+        vector.as_mut_slice::<u8>().unwrap()[0] = 2;
+        assert_eq!(vector.bytes().unwrap(), [2]);
+        let theirs = Arc::new([1u8, 2]);
+        let (at, owner) = (theirs.as_ptr(), Box::new(Arc::clone(&theirs)));
+        // SAFETY: the array lives in the `Arc`, which nobody writes.
+        let mut lent = unsafe { Tensor::from_owner(DType::U8, &[2], at, 2, owner) }.unwrap();
+        assert!(lent.as_mut_slice::<u8>().is_err() && !lent.is_writable());
     }
 
     #[test]

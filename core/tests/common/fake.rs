@@ -74,11 +74,28 @@ fn space_name(id: u32) -> String {
 }
 
 /// A fake EP for a session.
-pub fn fake(name: &'static str, options: &[(&str, &str)]) -> SessionEp {
+pub fn fake(name: &str, options: &[(&str, &str)]) -> SessionEp {
     static V1: raw::EpV1 = author::Table::<Fake, false>::V1;
+    of_table(&V1, name, &[("", 21)], options)
+}
+
+/// The same without a `copy`.
+pub fn without_copy(name: &str, options: &[(&str, &str)]) -> SessionEp {
+    static V1: raw::EpV1 = raw::EpV1 { copy: None, ..author::Table::<Fake, false>::V1 };
+    of_table(&V1, name, &[("", 21)], options)
+}
+
+/// The same for programs in these opsets.
+pub fn at_opset(name: &str, opset: &[(&str, u32)], options: &[(&str, &str)]) -> SessionEp {
+    static V1: raw::EpV1 = author::Table::<Fake, false>::V1;
+    of_table(&V1, name, opset, options)
+}
+
+fn of_table(table: &'static raw::EpV1, name: &str, opset: &[(&str, u32)], options: &[(&str, &str)]) -> SessionEp {
     // SAFETY: a complete table of this binary.
-    let factory = unsafe { FactoryHandle::new(name, &V1, None) }.unwrap();
-    let ep = SessionEp::new(Arc::new(factory), "1.0.0", [(String::new(), 21)].into());
+    let factory = unsafe { FactoryHandle::new(name, table, None) }.unwrap();
+    let opset = opset.iter().map(|(d, v)| ((*d).to_owned(), *v)).collect();
+    let ep = SessionEp::new(Arc::new(factory), "1.0.0", opset);
     options.iter().fold(ep, |ep, (k, v)| ep.option(k, v))
 }
 
@@ -241,7 +258,8 @@ impl author::Ep for FakeEp {
             }
         }
         let (inputs, outputs) = (part.inputs().to_vec(), part.outputs().to_vec());
-        Ok(FakePart { config: self.config.clone(), steps, constants, inputs, outputs })
+        let (config, constant_out) = (self.config.clone(), Default::default());
+        Ok(FakePart { config, steps, constants, inputs, outputs, constant_out })
     }
 
     fn copy(&self, call: &RunCall<'_>, space: u32) -> Result<()> {
@@ -257,6 +275,7 @@ pub struct FakePart {
     constants: HashMap<u32, T>,
     inputs: Vec<u32>,
     outputs: Vec<u32>,
+    constant_out: std::sync::OnceLock<(Vec<i64>, Vec<u8>)>,
 }
 
 struct Step {
@@ -322,9 +341,33 @@ impl FakePart {
     fn finish(&self, call: &RunCall<'_>) -> Result<()> {
         let env = self.compute(call)?;
         for (at, id) in self.outputs.iter().enumerate() {
-            self.put(call, at as u32, &env[id])?;
+            if self.config.broken == "const" {
+                self.give_constant(call, at as u32, &env[id])?;
+            } else {
+                self.put(call, at as u32, &env[id])?;
+            }
         }
         Ok(())
+    }
+
+    /// Hands out memory of the part that is the same in every run.
+    fn give_constant(&self, call: &RunCall<'_>, at: u32, t: &T) -> Result<()> {
+        let (shape, data) = self.constant_out.get_or_init(|| (t.shape.clone(), bytes(t)));
+        let value = raw::Value {
+            kind: raw::VALUE_TENSOR,
+            dtype: dtype(t) as u32,
+            rank: shape.len() as u32,
+            shape: shape.as_ptr(),
+            data: data.as_ptr().cast_mut(),
+            bytes: data.len() as u64,
+            ..EMPTY
+        };
+        let none = raw::ReleaseFn { f: None };
+        // SAFETY: the part's own memory, which lives as long as the part.
+        match unsafe { ((*call.raw().host).give)(call.raw(), at, &value, none, std::ptr::null_mut()) } {
+            raw::OK => Ok(()),
+            code => Err(Error::reported(code)),
+        }
     }
 
     fn put(&self, call: &RunCall<'_>, at: u32, t: &T) -> Result<()> {
