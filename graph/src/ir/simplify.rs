@@ -237,7 +237,8 @@ impl ExprTable {
             Add => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
             Sub => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
             Mul => corners(i64::saturating_mul),
-            Div | CeilDiv if b.0 > 0 => corners(move |x, y| x.div_euclid(y).saturating_add(i64::from(x % y != 0))),
+            Div if b.0 > 0 => corners(i64::div_euclid),
+            CeilDiv if b.0 > 0 => corners(|x, y| x.div_euclid(y).saturating_add(i64::from(x % y != 0))),
             Mod if b.0 > 0 => (0, b.1 - 1),
             Min => (a.0.min(b.0), a.1.min(b.1)),
             Max => (a.0.max(b.0), a.1.max(b.1)),
@@ -245,8 +246,6 @@ impl ExprTable {
             Eq | Lt | And | Or | Not => (0, 1),
             _ => any,
         };
-        // The floor is one lower than the ceiling that the corners were taken with.
-        let lo = if op == Div { lo.saturating_sub(1).max(if a.0 >= 0 { 0 } else { i64::MIN }) } else { lo };
         (lo.max(any.0), hi)
     }
 }
