@@ -20,6 +20,11 @@ use crate::proto::{
 /// Oldest IR version written: before 4 every initializer had to be an input, 8 is what common tools read and write.
 const LEAST_IR: i64 = 8;
 
+/// Messages as bytes.
+pub fn encode(model: &ModelProto) -> Vec<u8> {
+    model.encode_to_vec()
+}
+
 /// The model as ONNX bytes.
 pub fn to_bytes(graph: &Graph) -> Result<Vec<u8>> {
     Ok(to_model(graph)?.encode_to_vec())
