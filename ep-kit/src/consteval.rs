@@ -4,13 +4,15 @@ use crate::args::Arg;
 use crate::bind::KitLane;
 use crate::draft::{Drafts, Request};
 use crate::error::Fault;
+use crate::layout::lay_out;
+use crate::memory;
 use crate::node::Ints;
+use crate::number::number;
 use crate::pack::PackCache;
 use crate::parallel::Parallel;
 use crate::run::{Host, run};
 use crate::slab::Slab;
 use crate::weights::{CompileHost, resolve};
-use crate::{layout, memory};
 use core::cell::RefCell;
 use ortolan_ep_abi::call::Error;
 use ortolan_ep_abi::codes::DType;
@@ -27,7 +29,8 @@ pub(crate) fn evaluate(
     let request = Request { nodes, inputs: &[], outputs: &outputs, once: true, ..*request };
     let mut drafts = Drafts::new(request)?;
     let weights = resolve(&mut drafts, &PackCache::default(), host)?;
-    let plan = layout::plan(drafts, weights, "")?;
+    let laid = lay_out(&drafts, &weights)?;
+    let plan = number(drafts, weights, "", laid);
     let heap = Heap { host, result: RefCell::new(None), scratch: RefCell::default() };
     run(&plan, &mut KitLane::default(), &heap, 0, &[], host.par().width())?;
     heap.result.into_inner().ok_or_else(|| Error::new("a constant expression has no result"))

@@ -5,8 +5,9 @@ use crate::draft::{Drafts, Request};
 use crate::expr::hints;
 use crate::host::{CompilingHost, RunHost};
 use crate::kernel::{Cost, Kernel};
-use crate::layout;
+use crate::layout::lay_out;
 use crate::node::{Look, NodeView};
+use crate::number::number;
 use crate::pack::PackCache;
 use crate::plan::Plan;
 use crate::run::run;
@@ -96,7 +97,8 @@ impl Ep for Kit {
             once: part.is_once(),
         })?;
         let weights = resolve(&mut drafts, &self.cache, &host)?;
-        Ok(KitPart(layout::plan(drafts, weights, self.isa)?))
+        let laid = lay_out(&drafts, &weights)?;
+        Ok(KitPart(number(drafts, weights, self.isa, laid)))
     }
 }
 

@@ -100,6 +100,12 @@ pub trait Op: Sized + Send + Sync + 'static {
         0
     }
 
+    /// Floating-point operations of a run, for profiles; 0 if nobody counts.
+    fn flops(&self, bound: &Self::Bound) -> u64 {
+        let _ = bound;
+        0
+    }
+
     /// How a constant input is to be packed; `None` leaves it as it is (then `run` sees it as an ordinary input). Not
     /// asked for parts that run once. When it answers with a plan, `run` reads the packed bytes as that input.
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
@@ -320,6 +326,7 @@ pub(crate) trait Node: Send + Sync {
     /// Binds; the answer is the scratch that it wants.
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut (dyn Any + Send), width: usize) -> Result<usize, Fault>;
     fn run(&self, bound: &(dyn Any + Send), args: &mut Args<'_>) -> Result<(), Fault>;
+    fn flops(&self, bound: &(dyn Any + Send)) -> u64;
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack>;
     fn fill(&self, input: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault>;
     fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool;
@@ -346,6 +353,10 @@ impl<S: Op> Node for Made<S> {
 
     fn run(&self, bound: &(dyn Any + Send), args: &mut Args<'_>) -> Result<(), Fault> {
         (self.run)(&self.op, bound.downcast_ref().expect(OWN), args)
+    }
+
+    fn flops(&self, bound: &(dyn Any + Send)) -> u64 {
+        self.op.flops(bound.downcast_ref().expect(OWN))
     }
 
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {

@@ -107,6 +107,7 @@ pub mod kernel;
 mod layout;
 mod memory;
 mod node;
+mod number;
 mod pack;
 pub mod parallel;
 mod plan;

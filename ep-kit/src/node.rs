@@ -149,13 +149,15 @@ impl<'a> NodeView<'a> {
     /// Whether a dimension of an output is decided by what `run` finds in its inputs.
     pub(crate) fn is_late(&self) -> bool {
         let (program, outputs) = (self.node.program(), self.node.outputs());
-        let own = |id: u32| {
-            let Some(e) = program.exprs().get(id as usize) else { return false };
-            let symbol = program.symbols().get(e.a as usize);
-            e.op == raw::expr::SYMBOL && symbol.is_some_and(|s| s.kind == raw::SYMBOL_DIM && outputs.contains(&s.value))
-        };
-        outputs.iter().filter_map(|&v| program.value(v)).any(|v| v.dims().iter().any(|&d| own(d)))
+        let dims = outputs.iter().filter_map(|&v| program.value(v)).flat_map(|v| v.dims());
+        dims.filter_map(|&id| program.exprs().get(id as usize)).any(|e| defines(program, outputs, e))
     }
+}
+
+/// Whether an expression is a dimension that one of a node's outputs defines.
+pub(crate) fn defines(program: Program<'_>, outputs: &[u32], e: &raw::Expr) -> bool {
+    let symbol = program.symbols().get(e.a as usize).filter(|_| e.op == raw::expr::SYMBOL);
+    symbol.is_some_and(|s| s.kind == raw::SYMBOL_DIM && outputs.contains(&s.value))
 }
 
 fn missing(name: &str) -> Reject {

@@ -3,7 +3,7 @@
 //! In steady state nothing is allocated and nothing is locked. It knows the host only as the trait [`Host`], behind
 //! which stands a call, or heap memory when constants are computed in compile.
 
-use crate::args::{Arg, Args, Emit};
+use crate::args::{ABSENT, Arg, Args, Emit};
 use crate::bind::{Bound, KitLane, MOVED};
 use crate::error::Fault;
 use crate::node::Ints;
@@ -201,12 +201,18 @@ fn walk_steps<H: Host>(plan: &Plan, bound: &Bound, k: usize, host: &H, scratch: 
         let done = step.op.run(&*bound.states[at], &mut args);
         if let Some(start_ns) = start {
             let dur_ns = host.clock().unwrap_or(start_ns).saturating_sub(start_ns);
-            let kernel = Str::new(&step.name);
-            scratch.events.push(Event { kernel, node: step.node, worker: 0, start_ns, dur_ns, flops: 0, bytes: 0 });
+            scratch.events.push(event(bound, at, step, start_ns, dur_ns));
         }
         done.map_err(|f| f.at(step.node, &step.label))?;
     }
     Ok(())
+}
+
+fn event(bound: &Bound, at: usize, step: &Step, start_ns: u64, dur_ns: u64) -> Event {
+    let args = &bound.args[step.args.start as usize..step.args.end as usize];
+    let bytes = args.iter().filter(|a| a.bytes != ABSENT).map(|a| a.bytes as u64).sum();
+    let flops = step.op.flops(&*bound.states[at]);
+    Event { kernel: Str::new(&step.name), node: step.node, worker: 0, start_ns, dur_ns, flops, bytes }
 }
 
 /// Reads the symbols that the segment's steps defined; the answer is whether one of them is another number than before.

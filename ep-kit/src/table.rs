@@ -32,17 +32,18 @@ impl Index {
         if fitting.is_empty() {
             return Err(no_version(version, rows));
         }
-        let mut refusal = None;
+        let (mut refusal, mut late) = (None, false);
         for kernel in &fitting {
             match types(kernel, node) {
-                Ok(dtype) if node.is_late() && !kernel.late => {
-                    return Err(Reject::shape(format!(
-                        "the size of an output is decided by data ({dtype}), and the kernel needs it before it runs"
-                    )));
-                }
+                // Another row may find sizes as it runs.
+                Ok(_) if node.is_late() && !kernel.late => late = true,
                 Ok(dtype) => return Ok((kernel, dtype)),
                 Err((var, slot, found)) => refusal = refusal.or(Some((var, slot, found))),
             }
+        }
+        if late {
+            let text = "the size of an output is decided by data, and the kernel needs it before it runs";
+            return Err(Reject::shape(text));
         }
         Err(no_type(refusal, &fitting))
     }

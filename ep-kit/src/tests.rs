@@ -69,6 +69,16 @@ fn keep(_: &Plain, (): &(), args: &mut Args<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The positive elements of a list, and where they stand: two outputs of one unknown size.
+fn keep_both(_: &Plain, (): &(), args: &mut Args<'_>) -> Result<(), Fault> {
+    let x = args.input::<f32>(0);
+    let places: Vec<usize> = (0..x.len()).filter(|&k| x[k] > 0.0).collect();
+    let dims = [places.len() as i64];
+    args.emit::<f32>(0, &dims)?.iter_mut().zip(&places).for_each(|(y, &k)| *y = x[k]);
+    args.emit::<i64>(1, &dims)?.iter_mut().zip(&places).for_each(|(y, &k)| *y = k as i64);
+    Ok(())
+}
+
 /// Ones in the shape of its input's elements.
 #[derive(Default)]
 struct Ones;
@@ -178,6 +188,9 @@ const KERNELS: &[Kernel] = &[
         .types(&[("T1", DType::I64.mask()), ("T2", DType::F32.mask())])
         .at(&[Slot::In(0), Slot::Out(0)]),
     Kernel::new("Keep", (1, 1), "keep", any!(keep: f32)).late(),
+    // Where the size is known this row fits; else the next one.
+    Kernel::new("KeepBoth", (1, 1), "never", any!(broken)).types(&[("T", DType::F32.mask())]),
+    Kernel::new("KeepBoth", (1, 1), "keepboth", any!(keep_both: f32)).late(),
     Kernel::new("Ones", (1, 1), "ones", any!(ones: i64)).unread(&[0]).fallback(),
     Kernel::new("Relu", (6, 14), "relu", typed!(relu: f32 i64)).in_place(&[(0, 0)]),
     Kernel::new("Reshape", (5, 25), "reshape", any!(never)).types(&[("T", element::PLAIN)]).unread(&[1]).view(),
@@ -331,6 +344,26 @@ fn late_values_end_a_segment() {
         let clipped: Vec<f32> = input.iter().map(|x| (2.0 * x).max(0.0)).collect();
         let ones = vec![1.0; 2 * kept.len()];
         assert_eq!(y, [vector(&kept), vector(&tripled), vector(&clipped), vector(&ones)], "{input:?}");
+    }
+}
+
+#[test]
+fn late_outputs_may_share_a_size() {
+    let (mut m, _, x) = with_input();
+    let k = m.symbol();
+    let (kept, more) = (f32s(&mut m, "kept", &[k]), f32s(&mut m, "more", &[k]));
+    let places = m.value("places", DType::I64, &[k]);
+    let floats = f32s(&mut m, "floats", &[k]);
+    m.call("KeepBoth", 1, &[x], &[kept, places]);
+    m.call("Cast", 1, &[places], &[floats]);
+    m.call("Add", 14, &[kept, floats], &[more]);
+    m.mark_output(more);
+    let session = Session::new(kit(), m, 1);
+    let mut part = session.compile().unwrap();
+    for (input, want) in
+        [(vec![-1.0, 5.0, 6.0], vec![6.0, 8.0]), (vec![-1.0], vec![]), (vec![2.0, -1.0, 2.0], vec![2.0, 4.0])]
+    {
+        assert_eq!(part.run(&[vector(&input)]).unwrap(), [vector(&want)]);
     }
 }
 

@@ -147,9 +147,10 @@ fn collect(drafts: &mut Drafts<'_>, weights: &mut Weights, wishes: &mut Vec<Wish
 /// Address of a constant that kernels can read where it is.
 fn in_place(drafts: &Drafts<'_>, constant: u32) -> Option<usize> {
     let (value, _) = drafts.request.program.constant(constant)?;
-    let bytes = value.bytes()?;
+    let (bytes, dtype) = (value.bytes()?, value.dtype()?);
     let address = bytes.as_ptr().expose_provenance();
-    (bytes.is_empty() || address.is_multiple_of(value.dtype()?.align())).then_some(address)
+    let whole = bytes.len() >= size_of_tensor(dtype, value.shape())?;
+    (whole && (bytes.is_empty() || address.is_multiple_of(dtype.align()))).then_some(address)
 }
 
 /// `packs`: the reader reads the value itself, not a view of it under other dimensions.

@@ -32,6 +32,7 @@ struct Bound {
     conv: Option<conv::Conv>,
     /// A filter that `run` has to pack.
     plain: Option<Filter>,
+    flops: u64,
 }
 
 impl Op for Conv {
@@ -93,6 +94,7 @@ impl Op for Conv {
         };
         let filter = bound.plain.or(self.filter).ok_or_else(|| Fault::data("there is no filter"))?;
         bound.conv = Some(conv::Conv::new(&filter, batch, &geometry)?);
+        bound.flops = 2 * (shapes.output_len(0) * ins * geometry.taps()) as u64;
         Ok(())
     }
 
@@ -100,6 +102,10 @@ impl Op for Conv {
         let run = bound.conv.map_or(0, |conv| conv.scratch_len(width));
         let filter = bound.plain.map_or(0, |filter| room(&filter));
         run.saturating_add(filter).saturating_mul(size_of::<f32>())
+    }
+
+    fn flops(&self, bound: &Bound) -> u64 {
+        bound.flops
     }
 
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {

@@ -125,6 +125,13 @@ impl Products {
     }
 }
 
+impl Products {
+    /// Counting 2 for a multiply-add.
+    fn flops(&self) -> u64 {
+        2 * (self.batch.total * self.m * self.n * self.k) as u64
+    }
+}
+
 fn ranks(node: &NodeView<'_>) -> Result<(usize, usize), Reject> {
     let (a, b) = (node.needs(0)?.rank(), node.needs(1)?.rank());
     match (a, b) {
@@ -167,6 +174,10 @@ impl Op for MatMul {
             false => gemm.batch_scratch_len(width),
         };
         values.saturating_mul(size_of::<f32>())
+    }
+
+    fn flops(&self, bound: &Products) -> u64 {
+        bound.flops()
     }
 
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
@@ -386,6 +397,10 @@ impl Op for Gemm {
     fn scratch(&self, bound: &GemmBound, width: usize) -> usize {
         let gemm = gemm::Gemm::new(self.isa, bound.m, bound.n, bound.k);
         gemm.scratch_len(false, self.right.is_some(), width).saturating_mul(size_of::<f32>())
+    }
+
+    fn flops(&self, bound: &GemmBound) -> u64 {
+        2 * (bound.m * bound.n * bound.k) as u64
     }
 
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
