@@ -16,6 +16,8 @@ const F32: i32 = 1;
 #[derive(Debug, Clone)]
 pub struct Model {
     opset: i64,
+    /// Domains beside the standard one, all at version 1.
+    domains: Vec<String>,
     graph: GraphProto,
     /// Weights as numbers, for the interpreter.
     weights: BTreeMap<String, Tensor>,
@@ -74,13 +76,21 @@ impl Random {
 impl Model {
     /// An empty model in this version of the standard operators.
     pub fn new(opset: i64) -> Model {
-        Model { opset, graph: GraphProto { name: "test".into(), ..GraphProto::default() }, weights: BTreeMap::new() }
+        let graph = GraphProto { name: "test".into(), ..GraphProto::default() };
+        Model { opset, domains: Vec::new(), graph, weights: BTreeMap::new() }
     }
 
     /// An input; a dim is a number or a name, as in `["N", "4"]`.
     #[must_use]
     pub fn input(mut self, name: &str, dims: &[&str]) -> Model {
         self.graph.input.push(value_info(name, Some(dims)));
+        self
+    }
+
+    /// An input of which not even the rank is stated.
+    #[must_use]
+    pub fn input_of_any_rank(mut self, name: &str) -> Model {
+        self.graph.input.push(value_info(name, None));
         self
     }
 
@@ -112,7 +122,7 @@ impl Model {
         self.node_with(op, inputs, output, &[])
     }
 
-    /// An operator call with integer attributes.
+    /// An operator call with integer attributes. An operator of another domain is written `domain::Op`.
     #[must_use]
     pub fn node_with(mut self, op: &str, inputs: &[&str], output: &str, attrs: &[(&str, i64)]) -> Model {
         let attribute = |&(name, i): &(&str, i64)| AttributeProto {
@@ -121,8 +131,13 @@ impl Model {
             r#type: attribute_type::INT,
             ..AttributeProto::default()
         };
+        let (domain, op) = op.split_once("::").unwrap_or(("", op));
+        if !domain.is_empty() && !self.domains.iter().any(|d| d == domain) {
+            self.domains.push(domain.into());
+        }
         self.graph.node.push(NodeProto {
             name: output.into(),
+            domain: domain.into(),
             op_type: op.into(),
             input: inputs.iter().map(|&s| s.into()).collect(),
             output: vec![output.into()],
@@ -139,7 +154,9 @@ impl Model {
 
     /// The model file.
     pub fn bytes(&self) -> Vec<u8> {
-        let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: self.opset }];
+        let others = self.domains.iter().map(|d| OperatorSetIdProto { domain: d.clone(), version: 1 });
+        let standard = OperatorSetIdProto { domain: String::new(), version: self.opset };
+        let opset_import = std::iter::once(standard).chain(others).collect();
         ModelProto { ir_version: 9, opset_import, graph: Some(self.graph.clone()), ..ModelProto::default() }
             .encode_to_vec()
     }

@@ -9,7 +9,8 @@ use ortolan_tests::place::fresh;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn faulty(fault: &str) -> Arc<LoadedEp> {
+/// The hostile plugin with one fault.
+pub fn faulty(fault: &str) -> Arc<LoadedEp> {
     load(&hostile(&[&format!("-DFAULT={fault}")]))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The repository's own plugin takes part under another file name, found by what its manifest says.
 
+mod codes;
 mod faults;
 mod linked;
 mod shared;

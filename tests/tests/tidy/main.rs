@@ -3,6 +3,7 @@
 //! Each test reads the files as text and names every place that breaks its rule. The lists of exceptions stand beside the
 //! rules, each with its reason.
 
+mod codes;
 mod crates;
 mod files;
 
