@@ -8,6 +8,7 @@ use toml::Table;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("ortolan-ep-abi", &[]),
     ("ortolan-graph", &[]),
+    ("ortolan-graph-fuzz", &["ortolan-graph"]),
     ("ortolan-core", &["ortolan-ep-abi", "ortolan-graph"]),
     ("ortolan-ep-kit", &["ortolan-ep-abi"]),
     ("ortolan-cli", &["ortolan-core", "ortolan-graph"]),
