@@ -179,3 +179,30 @@ fn constants_go_out_and_empty_models_run_without_any_ep() {
     let out = s.run([("x", view(&[2], &[1.0f32, 2.0]))]).unwrap();
     assert_eq!((floats(&out, "x"), floats(&out, "k")), (vec![1.0, 2.0], vec![3.0]));
 }
+
+#[test]
+fn outputs_keep_their_names_when_identities_go() {
+    let g = graph(
+        [value("x", F32, &["2"])],
+        [],
+        [
+            node("Identity", &["x"], &["same"]),
+            node("Neg", &["x"], &["n"]),
+            node("Identity", &["n"], &["p"]),
+            node("Identity", &["n"], &["q"]),
+        ],
+        [value("same", F32, &["2"]), value("p", F32, &["2"]), value("q", F32, &["2"])],
+    );
+    let s = session(all(), model(g));
+    assert_eq!(s.report().nodes.len(), 1);
+    let x = [1.0f32, -2.0];
+    for _ in 0..2 {
+        let out = s.run([("x", view(&[2], &x))]).unwrap();
+        let names: Vec<&str> = out.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["same", "p", "q"]);
+        assert_eq!(
+            (floats(&out, "same"), floats(&out, "p"), floats(&out, "q")),
+            (x.to_vec(), vec![-1.0, 2.0], vec![-1.0, 2.0])
+        );
+    }
+}

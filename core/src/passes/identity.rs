@@ -1,18 +1,16 @@
-//! Leads readers of an Identity to what it was given. One that makes an output of the model stays, for the output's name.
+//! Leads readers of an Identity, and outputs that it makes, to what it was given.
 
 use ortolan_graph::Graph;
-use ortolan_graph::ir::{GraphId, NodeId};
+use ortolan_graph::ir::NodeId;
 
 use crate::error::Result;
 
 const IDENTITY: &str = "Identity";
 
 pub(super) fn run(graph: &mut Graph) -> Result<bool> {
-    let outputs = graph.body(GraphId::MAIN).outputs.clone();
     let goes = |id: &NodeId| {
         let node = graph.node(*id);
-        let plain = node.domain.is_empty() && &*node.op == IDENTITY;
-        plain && node.outputs.first().copied().flatten().is_some_and(|v| !outputs.contains(&v))
+        node.domain.is_empty() && &*node.op == IDENTITY
     };
     let all: Vec<NodeId> = graph.live_nodes().into_iter().filter(goes).collect();
     let mut edit = graph.edit();

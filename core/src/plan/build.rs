@@ -42,8 +42,11 @@ pub(crate) fn build(graph: &Graph, split: &Partition, parts: &[Arc<PartHandle>],
     for &value in &graph.main().outputs {
         outputs.push(b.on_host(value, GraphId::MAIN, &mut steps)?);
     }
-    for (&slot, number) in outputs.iter().zip(0u32..) {
-        b.slots[slot as usize].output.get_or_insert(number);
+    for ((&slot, number), name) in outputs.iter().zip(0u32..).zip(&graph.main().output_names) {
+        let info = &mut b.slots[slot as usize];
+        if info.output.is_none() {
+            (info.output, info.name) = (Some(number), name.clone());
+        }
     }
     b.finish(&mut steps, GraphId::MAIN, &outputs);
     let handed_out = handed_out(&outputs, &b.fixed());

@@ -58,14 +58,13 @@ const FEW: usize = 8;
 
 impl Io {
     pub fn new(graph: &Graph) -> Io {
-        let infos = |ids: &[ValueId]| ids.iter().map(|&v| info(graph, v)).collect();
-        let names = |ids: &[ValueId]| ids.iter().map(|&v| graph.value(v).name.clone()).collect::<Vec<Name>>();
         let main = graph.main();
-        let input_names = names(&main.inputs);
+        let input_names: Vec<Name> = main.inputs.iter().map(|&v| graph.value(v).name.clone()).collect();
+        let outputs = main.outputs.iter().zip(&main.output_names);
         Io {
-            inputs: infos(&main.inputs),
-            outputs: infos(&main.outputs),
-            output_names: names(&main.outputs).into(),
+            inputs: main.inputs.iter().zip(&input_names).map(|(&v, name)| info(graph, v, name)).collect(),
+            outputs: outputs.map(|(&v, name)| info(graph, v, name)).collect(),
+            output_names: main.output_names.iter().cloned().collect(),
             by_name: input_names.iter().cloned().zip(0..).collect(),
             input_names: input_names.into(),
         }
@@ -85,7 +84,7 @@ impl Io {
     }
 }
 
-fn info(graph: &Graph, id: ValueId) -> ValueInfo {
+fn info(graph: &Graph, id: ValueId, name: &str) -> ValueInfo {
     let value = graph.value(id);
     let tensor = value.ty.as_ref().and_then(Type::as_tensor);
     let dim = |e: &ExprId| {
@@ -98,7 +97,7 @@ fn info(graph: &Graph, id: ValueId) -> ValueInfo {
         }
     };
     ValueInfo {
-        name: value.name.to_string(),
+        name: name.to_owned(),
         ty: value.ty.as_ref().map_or_else(|| "unknown".to_owned(), Type::kind_name),
         dtype: tensor.map(|t| t.dtype),
         dims: tensor.and_then(|t| t.dims.as_ref()).map(|dims| dims.iter().map(dim).collect()),
