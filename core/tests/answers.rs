@@ -206,3 +206,34 @@ fn outputs_keep_their_names_when_identities_go() {
         );
     }
 }
+
+#[test]
+fn a_part_comes_as_a_model_of_its_own() {
+    let inner = graph([], [], [node("Mul", &["a", "w"], &["t"])], [value("t", F32, &["?"])]);
+    let other = graph([], [], [node("Neg", &["a"], &["e"])], [value("e", F32, &["?"])]);
+    let g = graph(
+        [value("x", F32, &["N"]), value("c", BOOL, &[])],
+        [weights("w", &[1], &[3.0])],
+        [
+            node("Add", &["x", "w"], &["a"]),
+            with(node("If", &["c"], &["b"]), [body("then_branch", inner), body("else_branch", other)]),
+            node("Add", &["b", "w"], &["y"]),
+        ],
+        [value("y", F32, &["?"])],
+    );
+    let s = session([fake("ep", &[("ops", "*"), ("break", "onnx"), ("log", "as_onnx")])], model(g));
+    let parts = common::fake::models("as_onnx");
+    assert_eq!(parts.len(), s.report().parts.len());
+    let x = [1.0f32, -2.0];
+    let mut sums = Vec::new();
+    for part in parts {
+        // Each is a whole model: it loads, and computes what its nodes compute.
+        let alone = session(all(), part);
+        let name = alone.inputs()[0].name.clone();
+        let op = alone.report().nodes[0].op.clone();
+        sums.push((op, floats(&alone.run([(name.as_str(), view(&[2], &x))]).unwrap(), &alone.outputs()[0].name)));
+    }
+    sums.sort_by(|a, b| a.0.cmp(&b.0));
+    let want = [("Add", vec![4.0, 1.0]), ("Add", vec![4.0, 1.0]), ("Mul", vec![3.0, -6.0]), ("Neg", vec![-1.0, 2.0])];
+    assert_eq!(sums, want.map(|(op, y)| (op.to_owned(), y)));
+}

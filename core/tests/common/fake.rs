@@ -51,6 +51,13 @@ pub const OPS: &[&str] = &[
 
 /// Fakes by log name: one line per call.
 static LOGS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Default::default);
+/// Parts that fakes got as ONNX, by log name.
+static MODELS: LazyLock<Mutex<HashMap<String, Vec<Vec<u8>>>>> = LazyLock::new(Default::default);
+
+pub fn models(name: &str) -> Vec<Vec<u8>> {
+    MODELS.lock().unwrap().get(name).cloned().unwrap_or_default()
+}
+
 /// What lies in fake memory, by handle.
 static DEVICE: LazyLock<Mutex<HashMap<u64, (u32, T)>>> = LazyLock::new(Default::default);
 static NEXT: AtomicU64 = AtomicU64::new(3);
@@ -223,6 +230,10 @@ impl author::Ep for FakeEp {
             "compile" => return Err(Error::new("the compiler gave up").with_code(5)),
             "compile_panics" => panic!("compile panics"),
             _ => {}
+        }
+        if self.config.broken == "onnx" {
+            let model = call.onnx(program, part)?.to_vec();
+            MODELS.lock().unwrap().entry(self.config.log.clone()).or_default().push(model);
         }
         if self.device == 2 {
             let open = program.symbols().len() > call.symbols().iter().filter(|s| **s >= 0).count();
