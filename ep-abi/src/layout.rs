@@ -1,6 +1,6 @@
 //! How a struct that crosses the ABI is declared, so that its layout can be proven.
 //!
-//! Every such struct is declared once, through [`c_struct!`] or [`callback!`]: the declaration yields the Rust type,
+//! Every such struct is declared once, through `c_struct!` or `callback!`: the declaration yields the Rust type,
 //! the abi_stable layout, and a [`StructLayout`] from which the fingerprint, the lock text and the C header are made.
 //! Nothing here knows what the tables are for.
 

@@ -1,4 +1,4 @@
-//! The host's side of the plugin ABI: the one [`HostV1`](raw::HostV1) table, what stands behind a call, and handles.
+//! The host's side of the plugin ABI: the one [`HostV1`](ortolan_ep_abi::raw::HostV1) table, what stands behind a call, and handles.
 //!
 //! Everything that comes from a plugin is checked here once: kind of call, thread, indices, types, sizes, answers. A
 //! misuse becomes a coded error of the call, never undefined behaviour of the host, as far as that can be told from

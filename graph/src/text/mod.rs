@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Values, symbols, constants and graphs are numbered in the order in which they appear, so equal graphs
-//! have equal texts whatever passes did to their ids. Constants of more than [`print::SHOWN`] bytes are elided:
+//! have equal texts whatever passes did to their ids. Constants of more than `print::SHOWN` bytes are elided:
 //! they read back as zeros. What follows from the rest (intervals of versions, constant expressions) is not written
 //! but worked out again.
 

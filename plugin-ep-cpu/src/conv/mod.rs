@@ -2,8 +2,8 @@
 //!
 //! A [`Filter`] is packed once, knowing only the filter's shape; a [`Conv`] adds batch and [`Geometry`] and is plain data,
 //! made once per binding. Groups, dilations, strides and padding are free; bias, a residual and an activation are fused.
-//! Most filters run as a matrix product whose right side is copied together from the image panel by panel ([`pixels`]),
-//! depthwise ones plane by plane ([`plane`]). It must not know operators or attributes.
+//! Most filters run as a matrix product whose right side is copied together from the image panel by panel (`pixels`),
+//! depthwise ones plane by plane (`plane`). It must not know operators or attributes.
 
 mod depthwise;
 mod filter;
