@@ -5,6 +5,7 @@ use crate::{EPS, assert_right, load, run, session, session_ep};
 use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
 use ortolan::{CancelToken, RunOptions, Session, TensorView};
 use ortolan_tests::fixtures::{self, hostile};
+use ortolan_tests::model::Tensor;
 use ortolan_tests::place::fresh;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,6 +83,18 @@ fn claims_of_what_it_cannot_compile_fall_back() {
     let model = relu().node("Softmax", &["y"], "z").output("z");
     let s = session(&[&faulty("CLAIM_EVERYTHING"), &EPS.tiny, &EPS.plain], &model).expect("others take over");
     assert_right(&run(&s, &input()).expect("it runs"), &model, &input(), "CLAIM_EVERYTHING");
+}
+
+/// It claims the node, and refuses the very part that would be compiled.
+#[test]
+fn a_changed_mind_falls_back() {
+    let model = relu().weight("b", Tensor::new(&[1], vec![0.5])).node("Add", &["y", "b"], "z").output("z");
+    let s = session(&[&faulty("CLAIM_NOT_EXACT"), &EPS.tiny], &model).expect("another takes over");
+    let node = s.report().nodes.iter().find(|n| n.op == "Relu").expect("listed");
+    assert_eq!(node.ep.as_deref(), Some("tiny"));
+    let answer = node.answers.iter().find(|a| a.ep == "hostile").expect("listed");
+    assert!(answer.code == "policy" && answer.sentence.contains("not when it is meant"), "{answer:?}");
+    assert_right(&run(&s, &input()).expect("it runs"), &model, &input(), "CLAIM_NOT_EXACT");
 }
 
 #[test]
