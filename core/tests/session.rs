@@ -8,6 +8,7 @@ use common::fake::{fake, log};
 use common::model::*;
 use common::{floats, session, view};
 use ortolan::{CancelToken, RunOptions, Session, Tensor, Value};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// y = Relu(x + w) MatMul m, over one to three EPs.
@@ -270,4 +271,47 @@ fn a_profile_has_every_part() {
     profile.write_trace(&mut text).unwrap();
     serde_json::from_slice::<serde_json::Value>(&text).unwrap();
     assert!(s.run([("x", view(&[2, 2], &X))]).unwrap().profile().is_none());
+}
+
+#[test]
+fn weights_are_let_go_once_every_part_is_done_with_them() {
+    for (mode, held) in [("", false), ("holds", true)] {
+        let s = session([fake("a", &[("ops", "*"), ("break", mode)])], chain());
+        let noted = s.report().notes.iter().any(|n| n.contains("stays mapped"));
+        assert_eq!((noted, run_chain(&s)), (held, Y.to_vec()), "{mode}");
+    }
+}
+
+#[test]
+fn runs_that_are_cancelled_at_random_leave_the_others_right() {
+    let slow = fake("slow", &[("ops", "Relu"), ("sleep_us", "300")]);
+    let s = session([slow, fake("rest", &[("ops", "*")])], chain());
+    let end = Instant::now() + Duration::from_millis(1500);
+    let (done, stopped) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for t in 0..8u64 {
+            let (s, done, stopped) = (&s, &done, &stopped);
+            scope.spawn(move || {
+                // A small generator, so that each thread stops at other moments.
+                let mut random = t + 1;
+                while Instant::now() < end {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let limit = Duration::from_micros(random >> 33 & 1023);
+                    let options = RunOptions { timeout: (t % 2 == 0).then_some(limit), ..RunOptions::default() };
+                    match s.run_with([("x", view(&[2, 2], &X))], &options) {
+                        Ok(out) => {
+                            assert_eq!(floats(&out, "y"), Y);
+                            done.fetch_add(1, SeqCst);
+                        }
+                        Err(e) => {
+                            assert_eq!(e.code(), "timeout", "{e}");
+                            stopped.fetch_add(1, SeqCst);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    assert!(done.into_inner() > 0 && stopped.into_inner() > 0);
+    assert_eq!(run_chain(&s), Y);
 }
