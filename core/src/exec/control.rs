@@ -20,20 +20,18 @@ impl<'r> Run<'r> {
         for &(from, to) in &body.results {
             self.share(from, to)?;
         }
-        self.clear(&body.locals);
-        Ok(())
+        self.clear(&body.locals)
     }
 
-    fn clear(&mut self, slots: &[Slot]) {
-        let state = &mut self.lane.state;
-        if slots.iter().any(|&s| state.slots[s as usize].pending) {
-            // An error shows again when the run ends.
-            let _ = self.settle();
+    fn clear(&mut self, slots: &[Slot]) -> Result<()> {
+        if slots.iter().any(|&s| self.lane.state.slots[s as usize].pending) {
+            self.settle()?;
         }
         let state = &mut self.lane.state;
         for &slot in slots {
             state.slots[slot as usize].clear(&mut state.memory);
         }
+        Ok(())
     }
 
     /// A single element in host memory.
@@ -79,7 +77,7 @@ impl<'r> Run<'r> {
         self.settle()?;
         let slots = &mut self.lane.state.slots;
         let next: Vec<Held> = carried.iter().map(|c| slots[c.next as usize].take()).collect();
-        self.clear(locals);
+        self.clear(locals)?;
         for (c, held) in carried.iter().zip(next) {
             match held {
                 Held::Value(value) => self.lane.state.slots[c.inside as usize].set(value),
@@ -138,7 +136,7 @@ impl<'r> Run<'r> {
             trip += 1;
         }
         self.leave(&s.carried)?;
-        self.clear(&s.body.locals);
+        self.clear(&s.body.locals)?;
         self.stack(&s.scans, stacks)
     }
 
@@ -174,7 +172,7 @@ impl<'r> Run<'r> {
             self.advance(&s.states, &s.body.locals)?;
         }
         self.leave(&s.states)?;
-        self.clear(&s.body.locals);
+        self.clear(&s.body.locals)?;
         self.stack(&s.scans, stacks)
     }
 

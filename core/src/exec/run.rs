@@ -370,10 +370,14 @@ impl<'r> Run<'r> {
         all
     }
 
-    /// Empties all slots but presets; used after a failure.
+    /// Empties all slots but presets; used after a failure. A lane on which a run never finished keeps all it has: the EP
+    /// may still read and write it.
     #[cold]
     pub fn reset(&mut self) {
         let state = &mut self.lane.state;
+        if state.lost {
+            return;
+        }
         for slot in &mut state.slots {
             slot.pending = false;
             slot.clear(&mut state.memory);

@@ -5,6 +5,7 @@
 //! run is on its lane.
 
 mod binder;
+mod bodies;
 mod build;
 pub(crate) mod control;
 mod deaths;

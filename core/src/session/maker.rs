@@ -90,6 +90,8 @@ impl Maker {
     pub fn make(&self, symbols: &[i64]) -> Result<Ready> {
         // One at a time: a build uses all threads anyway.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Parts for fixed shapes go with the last plan that has them.
+        state.compiled.retain(|(_, symbols), part| symbols.is_empty() || Arc::strong_count(part) > 1);
         let cx = Cx::new(&self.graph, &self.eps, symbols, self.width, self.min_gain_ns);
         let offers = self.offers(&cx, &mut state);
         let mut bans = Bans::default();
