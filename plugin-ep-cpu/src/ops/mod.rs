@@ -3,19 +3,34 @@
 
 mod arith;
 mod broadcast;
+mod cast;
+mod compare;
 mod constant;
 mod conv;
+mod convert;
 mod cost;
 mod epilogue;
+mod gather;
+mod ints;
+mod join;
 mod lane;
 mod layout;
+mod loops;
 mod matmul;
+#[cfg(test)]
+mod naive;
+mod narrow;
 mod pool;
+mod scatter;
 mod softmax;
+mod strided;
 #[cfg(test)]
 mod testing;
+mod topk;
 mod unary;
+mod value;
 mod window;
+mod workers;
 
 use crate::simd::Isa;
 use ortolan_ep_kit::{Kernel, NodeView};
@@ -23,12 +38,18 @@ use ortolan_ep_kit::{Kernel, NodeView};
 /// The tables of all families, sorted by file name.
 pub const FAMILIES: &[&[Kernel]] = &[
     arith::KERNELS,
+    cast::KERNELS,
+    compare::KERNELS,
     constant::KERNELS,
     conv::KERNELS,
+    gather::KERNELS,
+    join::KERNELS,
     layout::KERNELS,
     matmul::KERNELS,
     pool::KERNELS,
+    scatter::KERNELS,
     softmax::KERNELS,
+    topk::KERNELS,
     unary::KERNELS,
 ];
 
