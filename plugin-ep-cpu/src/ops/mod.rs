@@ -10,6 +10,7 @@ mod conv;
 mod convert;
 mod cost;
 mod epilogue;
+mod fold;
 mod gather;
 mod ints;
 mod join;
@@ -21,6 +22,7 @@ mod matmul;
 mod naive;
 mod narrow;
 mod pool;
+mod reduce;
 mod scatter;
 mod softmax;
 mod strided;
@@ -47,6 +49,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     layout::KERNELS,
     matmul::KERNELS,
     pool::KERNELS,
+    reduce::KERNELS,
     scatter::KERNELS,
     softmax::KERNELS,
     topk::KERNELS,
