@@ -256,7 +256,13 @@ fn a_run_and_a_part_cost_little() {
             run(&s, &data[..n + 1], 1.0);
         })
     };
-    println!("one tiny node {one:.0} ns, a further part {part:.0} ns, a new shape {grow:.0} ns");
+    let pool = ortolan::pool::Pool::global();
+    let _caller = pool.enter();
+    let work = ortolan::pool::Work { n: 2, grain: 1, width: 2, cancel: None, owner: 1 };
+    let empty = best(|| assert_eq!(pool.for_each(work, |_, _| ()), 0));
+    println!(
+        "one tiny node {one:.0} ns, a further part {part:.0} ns, a new shape {grow:.0} ns, an empty parallel_for {empty:.0} ns"
+    );
     if !cfg!(debug_assertions) {
         // Twice the bounds of ARCHITECTURE section 7: the machine may be busy.
         assert!(one < 800.0 && part < 120.0, "one node {one:.0} ns, a further part {part:.0} ns");
