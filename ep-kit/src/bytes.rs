@@ -25,6 +25,13 @@ pub fn of<T: Element>(elements: &[T]) -> &[u8] {
     unsafe { core::slice::from_raw_parts(elements.as_ptr().cast(), size_of_val(elements)) }
 }
 
+/// The same to be written.
+pub fn of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
+    let len = size_of_val(elements);
+    // SAFETY: elements are plain numbers without padding, and every bit pattern is one.
+    unsafe { core::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), len) }
+}
+
 /// Bytes that a kernel packs into, as elements.
 ///
 /// # Panics

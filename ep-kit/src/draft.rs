@@ -252,7 +252,7 @@ impl<'a> Drafts<'a> {
 
 /// Whether `next` may be taken over at all: one output of the shape of what it reads.
 fn joins(step: &Draft<'_>, next: &Draft<'_>, input: usize) -> bool {
-    let (Some(value), Some(result)) = (step.view.output(0), next.view.output(0)) else { return false };
+    let Some(result) = next.view.output(0) else { return false };
     let fused_shape = next.view.input(input).is_some_and(|v| v.same_dims(&result));
     single(&next.outs).is_some()
         && fused_shape
@@ -261,7 +261,6 @@ fn joins(step: &Draft<'_>, next: &Draft<'_>, input: usize) -> bool {
         && !next.kernel.late
         && !step.kernel.view
         && !step.kernel.late
-        && value.dtype() as u32 == result.dtype() as u32
 }
 
 fn merge<'a>(mut first: Draft<'a>, second: Draft<'a>, input: usize) -> Draft<'a> {

@@ -119,9 +119,9 @@ pub trait Op: Sized + Send + Sync + 'static {
         Err(Fault::data(format!("input {input} has a packing plan and nothing that packs it")))
     }
 
-    /// Takes over the node that alone reads output 0 and gives it back in the same shape. If the answer is true, the
-    /// other inputs of `next` are appended to this node's in order, the first of them at `seam.extra`, and output 0
-    /// is `next`'s.
+    /// Takes over the node that alone reads output 0 and gives it back in the same shape, though its type may be
+    /// another. If the answer is true, the other inputs of `next` are appended to this node's in order, the first of
+    /// them at `seam.extra`, and output 0 is `next`'s.
     fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool {
         let _ = (next, seam);
         false

@@ -7,6 +7,7 @@ use ortolan_ep_abi::raw;
 use ortolan_ep_abi::view::{self, Program, ValueInfo};
 use smallvec::SmallVec;
 use std::any::Any;
+use std::borrow::Cow;
 
 /// A short list of integers: dims, axes, strides.
 pub type Ints = SmallVec<[i64; 8]>;
@@ -43,7 +44,8 @@ impl<'a> NodeView<'a> {
         NodeView { node, look }
     }
 
-    pub(crate) fn raw(&self) -> view::Node<'a> {
+    /// The node as the ABI has it, for what no reader here tells: the types of values that are no tensors.
+    pub fn raw(&self) -> view::Node<'a> {
         self.node
     }
 
@@ -127,9 +129,32 @@ impl<'a> NodeView<'a> {
         self.attr(name).map(|a| a.floats())
     }
 
+    /// A list of integers of any length: hosts hand over long ones as constants. `None` when absent.
+    pub fn long_ints(&self, name: &str) -> Option<Cow<'a, [i64]>> {
+        let attr = self.attr(name)?;
+        match attr.constant() {
+            Some(constant) => Some(Cow::Owned(constant.to_vec()?)),
+            None => Some(Cow::Borrowed(attr.ints())),
+        }
+    }
+
+    /// A list of floats of any length; `None` when absent.
+    pub fn long_floats(&self, name: &str) -> Option<Cow<'a, [f32]>> {
+        let attr = self.attr(name)?;
+        match attr.constant() {
+            Some(constant) => Some(Cow::Owned(constant.to_vec()?)),
+            None => Some(Cow::Borrowed(attr.floats())),
+        }
+    }
+
     /// A text; `None` when absent.
     pub fn text(&self, name: &str) -> Option<&'a str> {
         self.attr(name)?.strings().next()
+    }
+
+    /// A list of texts; `None` when absent.
+    pub fn texts(&self, name: &str) -> Option<impl ExactSizeIterator<Item = &'a str>> {
+        self.attr(name).map(|a| a.strings())
     }
 
     /// A tensor; `None` when absent. It may be unaligned.

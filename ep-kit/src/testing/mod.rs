@@ -165,6 +165,12 @@ impl OpTest {
         self
     }
 
+    /// A list of texts.
+    pub fn texts(mut self, name: &str, values: &[&str]) -> Self {
+        self.model.texts(self.node, name, values);
+        self
+    }
+
     /// A tensor attribute.
     pub fn tensor(mut self, name: &str, value: &Tensor) -> Self {
         self.model.tensor(self.node, name, value);

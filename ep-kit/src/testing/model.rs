@@ -48,7 +48,7 @@ struct AttrDraft {
 enum Data {
     Floats(Vec<f32>),
     Ints(Vec<i64>),
-    Text(String),
+    Texts(Vec<String>),
     Tensor(Tensor),
 }
 
@@ -226,7 +226,12 @@ impl Model {
 
     /// STRING.
     pub fn text(&mut self, node: NodeId, name: &str, value: &str) {
-        self.attr(node, name, 3, Data::Text(value.into()));
+        self.attr(node, name, 3, Data::Texts(vec![value.into()]));
+    }
+
+    /// STRINGS.
+    pub fn texts(&mut self, node: NodeId, name: &str, values: &[&str]) {
+        self.attr(node, name, 8, Data::Texts(values.iter().map(|&v| v.into()).collect()));
     }
 
     /// TENSOR.
@@ -317,11 +322,11 @@ impl Pools {
         let (data, len) = match &attr.data {
             Data::Floats(x) => (x.as_ptr().cast(), x.len()),
             Data::Ints(x) => (x.as_ptr().cast(), x.len()),
-            Data::Text(x) => {
-                let text: Box<[Str]> = [Str { ptr: x.as_ptr(), len: x.len() }].into();
-                let at = text.as_ptr().cast();
-                self.strs.push(text);
-                (at, 1)
+            Data::Texts(x) => {
+                let texts: Box<[Str]> = x.iter().map(|x| Str { ptr: x.as_ptr(), len: x.len() }).collect();
+                let (at, len) = (texts.as_ptr().cast(), texts.len());
+                self.strs.push(texts);
+                (at, len)
             }
             Data::Tensor(x) => {
                 let value: Box<[raw::Value]> = [self.tensor(x)].into();
