@@ -10,6 +10,7 @@ mod conv;
 mod convert;
 mod cost;
 mod epilogue;
+mod float;
 mod fold;
 mod gather;
 mod ints;
@@ -21,6 +22,7 @@ mod matmul;
 #[cfg(test)]
 mod naive;
 mod narrow;
+mod norm;
 mod pool;
 mod reduce;
 mod scatter;
@@ -48,6 +50,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     join::KERNELS,
     layout::KERNELS,
     matmul::KERNELS,
+    norm::KERNELS,
     pool::KERNELS,
     reduce::KERNELS,
     scatter::KERNELS,
