@@ -24,6 +24,7 @@ mod naive;
 mod narrow;
 mod norm;
 mod pool;
+mod quant;
 mod reduce;
 mod scatter;
 mod softmax;
@@ -52,6 +53,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     matmul::KERNELS,
     norm::KERNELS,
     pool::KERNELS,
+    quant::KERNELS,
     reduce::KERNELS,
     scatter::KERNELS,
     softmax::KERNELS,
