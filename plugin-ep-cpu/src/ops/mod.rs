@@ -26,6 +26,7 @@ mod norm;
 mod pool;
 mod quant;
 mod reduce;
+mod rnn;
 mod scatter;
 mod softmax;
 mod strided;
@@ -55,6 +56,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     pool::KERNELS,
     quant::KERNELS,
     reduce::KERNELS,
+    rnn::KERNELS,
     scatter::KERNELS,
     softmax::KERNELS,
     topk::KERNELS,
