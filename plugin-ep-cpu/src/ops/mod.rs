@@ -19,6 +19,7 @@ mod lane;
 mod layout;
 mod loops;
 mod matmul;
+mod ml;
 #[cfg(test)]
 mod naive;
 mod narrow;
@@ -52,6 +53,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     join::KERNELS,
     layout::KERNELS,
     matmul::KERNELS,
+    ml::KERNELS,
     norm::KERNELS,
     pool::KERNELS,
     quant::KERNELS,
