@@ -122,6 +122,16 @@ impl<'a> FloatsMut<'a> {
         args.wants(index).then(|| FloatsMut::output(args, index, float))
     }
 
+    /// Element `at`, as it is before it is written.
+    pub fn get(&self, at: usize) -> f64 {
+        match self {
+            FloatsMut::F32(y) => y[at].into(),
+            FloatsMut::F64(y) => y[at],
+            FloatsMut::F16(y) => y[at].wide().into(),
+            FloatsMut::Bf16(y) => y[at].wide().into(),
+        }
+    }
+
     /// Writes element `at`, rounded once.
     #[inline]
     pub fn put(&mut self, at: usize, x: f64) {

@@ -26,6 +26,7 @@ mod narrow;
 mod norm;
 mod pool;
 mod quant;
+mod random;
 mod reduce;
 mod rnn;
 mod scatter;
@@ -57,6 +58,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     norm::KERNELS,
     pool::KERNELS,
     quant::KERNELS,
+    random::KERNELS,
     reduce::KERNELS,
     rnn::KERNELS,
     scatter::KERNELS,
