@@ -272,7 +272,7 @@ impl<N: Number> Forest<N> {
                 let missing = x.is_nan() & (step.feature & MISSING != 0);
                 let mut passes = (x <= step.split) | missing;
                 if !plain && let Some(other) = self.other_at(*at) {
-                    let member = other.members.iter().any(|&m| m == x);
+                    let member = other.members.contains(&x);
                     passes = (member != other.negated) | missing;
                 }
                 *at = step.next + u32::from(!passes);
