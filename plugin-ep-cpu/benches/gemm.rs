@@ -1,19 +1,18 @@
-//! Products beside the machine's peak.
-//!
-//! The machine may be shared and change its clock, so the loop that measures the
-//! peak and the product take turns, and the ratio is of their best times. It is
-//! printed first; criterion's own figures follow.
+//! Products beside the machine's peak, on one thread. The ratios are printed first; criterion's own figures follow, unless
+//! `-- --ratios` is given.
 //!
 //! `cargo bench -p ortolan-ep-cpu --bench gemm`
 
 #![expect(clippy::unwrap_used, reason = "a bench that is set up wrongly stops")]
 
+mod peak;
+
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use ortolan_ep_cpu::gemm::{Epilogue, Gemm, Lhs, Mat, MatMut, PackedB, Rhs};
-use ortolan_ep_cpu::simd::{Isa, Kernel, Simd};
+use ortolan_ep_cpu::simd::Isa;
 use ortolan_ep_kit::parallel::Serial;
 
 /// M, K, N; whether B is packed ahead, as weights are.
@@ -28,32 +27,6 @@ const SHAPES: [(usize, usize, usize, bool); 9] = [
     (1, 768, 3072, true),
     (1, 768, 3072, false),
 ];
-
-/// Independent chains of multiply-adds, enough to fill every unit's pipeline.
-const CHAINS: usize = 12;
-
-/// Runs `CHAINS` multiply-adds of vectors that many times; answers their flops.
-struct Peak {
-    rounds: usize,
-}
-
-impl Kernel for Peak {
-    type Out = usize;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> usize {
-        let mut sums = [s.splat(black_box(1.0)); CHAINS];
-        let (a, b) = (s.splat(black_box(0.999)), s.splat(black_box(0.001)));
-        for _ in 0..self.rounds {
-            for sum in &mut sums {
-                *sum = s.fma(*sum, a, b);
-            }
-        }
-        let total = sums.into_iter().fold(s.zero(), |total, sum| s.add(total, sum));
-        black_box(s.reduce_sum(total));
-        2 * CHAINS * S::LANES * self.rounds
-    }
-}
 
 /// A product with its operands.
 struct Job {
@@ -102,49 +75,17 @@ fn name((m, k, n, pack): (usize, usize, usize, bool)) -> String {
     format!("{m}x{k}x{n}{}", if pack { "_packed" } else { "" })
 }
 
-/// The best time of `f` and of the peak loop, taking turns.
-fn best_of_turns(isa: Isa, f: &mut dyn FnMut()) -> (Duration, f64) {
-    const ROUNDS: usize = 100_000;
-    let (mut best, mut peak) = (Duration::MAX, 0.0_f64);
-    let start = Instant::now();
-    let mut turns = 0;
-    while turns < 12 || start.elapsed() < Duration::from_millis(800) {
-        let at = Instant::now();
-        let flops = isa.dispatch(Peak { rounds: ROUNDS });
-        peak = peak.max(flops as f64 / at.elapsed().as_secs_f64());
-        for _ in 0..3 {
-            let at = Instant::now();
-            f();
-            best = best.min(at.elapsed());
-        }
-        turns += 1;
-    }
-    (best, peak)
-}
-
-fn ratios(isas: &[Isa]) {
-    println!("{:<32}{:>12}{:>12}{:>12}{:>9}", "product", "best", "GFLOP/s", "peak", "ratio");
-    for &isa in isas {
+fn main() {
+    let isas: Vec<Isa> = peak::fused();
+    peak::heading("product");
+    for &isa in &isas {
         for shape in SHAPES {
             let mut job = Job::new(isa, shape);
-            let (best, peak) = best_of_turns(isa, &mut || job.run());
-            let rate = job.flops() as f64 / best.as_secs_f64();
-            println!(
-                "{:<32}{best:>12.1?}{:>12.1}{:>12.1}{:>8.1}%",
-                format!("gemm_f32_{} {}", isa.name(), name(shape)),
-                rate / 1e9,
-                peak / 1e9,
-                100.0 * rate / peak,
-            );
+            let flops = job.flops();
+            peak::ratio(isa, &format!("gemm_f32_{} {}", isa.name(), name(shape)), flops, &mut || job.run());
         }
     }
-}
-
-fn main() {
-    // Those with fused multiply-add: without it the peak loop measures another thing.
-    let isas: Vec<Isa> = Isa::available().filter(|isa| isa.name() != "scalar").collect();
-    ratios(&isas);
-    if std::env::args().any(|arg| arg == "--ratios") {
+    if peak::ratios_only() {
         return;
     }
     let mut criterion = Criterion::default().configure_from_args();

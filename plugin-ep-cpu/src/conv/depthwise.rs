@@ -14,8 +14,8 @@ struct Weighted;
 impl Fold for Weighted {
     const EMPTY: f32 = 0.0;
     #[inline(always)]
-    fn take<S: Simd>(s: S, so_far: S::F32, w: f32, x: S::F32) -> S::F32 {
-        s.fma(s.splat(w), x, so_far)
+    fn take<S: Simd>(s: S, so_far: S::F32, w: S::F32, x: S::F32) -> S::F32 {
+        s.fma(w, x, so_far)
     }
 }
 
@@ -56,8 +56,13 @@ impl Depthwise<'_> {
         threads.for_each(channels * sweep.pieces(), 1, &|worker, range| {
             // SAFETY: the worker's own piece of the scratch.
             let scratch = unsafe { core::slice::from_raw_parts_mut(memory.0.add(worker * own), own) };
+            let mut cleared = None;
             for index in range {
-                self.piece(&sweep, index / sweep.pieces(), index % sweep.pieces(), scratch);
+                let (piece, channel) = (index / channels, index % channels);
+                if cleared.replace(piece) != Some(piece) {
+                    sweep.clear(scratch, Weighted);
+                }
+                self.piece(&sweep, channel, piece, scratch);
             }
         })?;
         Ok(())
@@ -67,7 +72,7 @@ impl Depthwise<'_> {
     fn piece(&self, sweep: &Sweep, channel: usize, piece: usize, scratch: &mut [f32]) {
         let Filter { isa, outs, groups, .. } = *self.filter;
         let (inputs, taps) = (self.geometry.inputs(), self.geometry.taps());
-        sweep.load(isa, &self.x[channel * inputs..][..inputs], piece, scratch, Weighted);
+        sweep.load(isa, &self.x[channel * inputs..][..inputs], piece, scratch);
         let (depth, rows) = sweep.piece(piece);
         let columns = self.geometry.output[2];
         let first = (depth * self.geometry.output[1] + rows.start) * columns;
@@ -120,14 +125,16 @@ impl Kernel for Finish<'_> {
         let (low, high) = (s.splat(low), s.splat(high));
         for row in 0..self.rows {
             let sums = &self.sums[row * self.pitch..][..self.columns];
-            for (i, sums) in sums.chunks(S::LANES).enumerate() {
-                let at = row * self.columns + i * S::LANES;
-                let mut x = s.add(s.load_slice(sums), bias);
+            let mut column = 0;
+            while column < self.columns {
+                let (n, at) = ((self.columns - column).min(S::LANES), row * self.columns + column);
+                let mut x = s.add(s.load_slice(&sums[column..]), bias);
                 if let Some(residual) = self.residual {
-                    x = s.add(x, s.load_slice(&residual[at..at + sums.len()]));
+                    x = s.add(x, s.load_slice(&residual[at..at + n]));
                 }
-                // SAFETY: as many columns are left of the row, which is this worker's to write.
-                unsafe { s.store_head(self.y.add(at), s.clip(x, low, high), sums.len()) };
+                // SAFETY: n columns are left of the row, which is this worker's to write.
+                unsafe { s.store_head(self.y.add(at), s.clip(x, low, high), n) };
+                column += S::LANES;
             }
         }
     }

@@ -4,6 +4,8 @@
 //! number of strides apart lies next to each other. Then every tap of the window is the same sweep over one contiguous
 //! piece, from a start of its own, and all vectors are full. The results between the rows' ends are dropped.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::ops::Range;
 
 use super::Geometry;
@@ -19,7 +21,7 @@ pub(super) trait Fold: Copy + Sync {
     /// What padding holds, and the result of no taps.
     const EMPTY: f32;
     /// Takes a tap in, whose weight is `w`. Must be `#[inline(always)]`.
-    fn take<S: Simd>(s: S, so_far: S::F32, w: f32, x: S::F32) -> S::F32;
+    fn take<S: Simd>(s: S, so_far: S::F32, w: S::F32, x: S::F32) -> S::F32;
 }
 
 /// How a geometry's planes are cut and laid out in scratch memory.
@@ -39,9 +41,9 @@ impl Sweep {
         let g = *geometry;
         let beyond = |d: usize| (g.kernel[d] - 1) * g.dilation[d] / g.stride[d];
         let (pitch, reach) = (g.output[2] + beyond(2), beyond(1));
-        // Within an eighth of the second cache, but not so few rows that their overlap is most of the work.
+        // Within half of the first cache, but not so few rows that their overlap is most of the work.
         let row = pitch.saturating_mul(g.stride[1] * g.stride[2]).saturating_mul(g.kernel[0]).max(1);
-        let fitting = (caches().l2 / 8 / size_of::<f32>() / row).saturating_sub(reach);
+        let fitting = (caches().l1 / 2 / size_of::<f32>() / row).saturating_sub(reach);
         Sweep { geometry: g, rows: fitting.max(2 * reach + 2).min(g.output[1].max(1)), pitch, reach }
     }
 
@@ -70,10 +72,16 @@ impl Sweep {
         whole.checked_next_multiple_of(16).unwrap_or(usize::MAX)
     }
 
-    /// Copies a piece of a plane into scratch memory.
-    pub fn load<F: Fold>(&self, isa: Isa, x: &[f32], piece: usize, scratch: &mut [f32], _: F) {
+    /// Fills the scratch memory with padding. What [`load`](Self::load) copies for a piece always has the same place, so
+    /// this is done once for all planes' pieces of one index.
+    pub fn clear<F: Fold>(&self, scratch: &mut [f32], _: F) {
+        scratch[..self.planes_len()].fill(F::EMPTY);
+    }
+
+    /// Copies a piece of a plane into scratch memory that was cleared for that piece.
+    pub fn load(&self, isa: Isa, x: &[f32], piece: usize, scratch: &mut [f32]) {
         assert!(x.len() >= self.geometry.inputs() && scratch.len() >= self.scratch_len(isa), "a plane");
-        isa.dispatch(Load::<F> { sweep: self, x, piece, to: scratch, fold: core::marker::PhantomData });
+        isa.dispatch(Load { sweep: self, x, piece, to: scratch });
     }
 
     /// Folds all taps of the window over the piece that was loaded; answers the piece's rows, [`pitch`](Self::pitch)
@@ -100,59 +108,59 @@ impl Sweep {
         let [_, high, wide] = self.geometry.stride;
         ((depth * high + row) * wide + column) * self.phase_len()
     }
+
+    /// Where the sweep of a tap begins, unless it is in the padding for this depth.
+    fn tap(&self, depth: usize, tap: usize) -> Option<usize> {
+        let g = &self.geometry;
+        let [_, high, wide] = g.stride;
+        let tap_depth = tap / g.kernel[2] / g.kernel[1];
+        g.at(0, depth, tap_depth)?;
+        let (row, column) = (tap / g.kernel[2] % g.kernel[1] * g.dilation[1], tap % g.kernel[2] * g.dilation[2]);
+        Some(self.phase(tap_depth, row % high, column % wide) + row / high * self.pitch + column / wide)
+    }
 }
 
-struct Load<'a, F> {
+struct Load<'a> {
     sweep: &'a Sweep,
     x: &'a [f32],
     piece: usize,
     to: &'a mut [f32],
-    fold: core::marker::PhantomData<F>,
 }
 
-impl<F: Fold> Kernel for Load<'_, F> {
+impl Kernel for Load<'_> {
     type Out = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Sweep { geometry: g, pitch, reach, .. } = self.sweep;
+        let Sweep { geometry: g, pitch, reach, .. } = *self.sweep;
         let (depth, rows) = self.sweep.piece(self.piece);
+        let [_, in_rows, columns] = g.input;
         for tap in 0..g.kernel[0] {
             let Some(plane) = g.at(0, depth, tap) else { continue };
-            for high in 0..g.stride[1] {
-                for wide in 0..g.stride[2] {
-                    let mut at = self.sweep.phase(tap, high, wide);
-                    for row in rows.start..rows.end + reach {
-                        let to = &mut self.to[at..at + pitch];
-                        let row = (row * g.stride[1] + high).checked_sub(g.pad[1]).filter(|&row| row < g.input[1]);
-                        match row {
-                            Some(row) => {
-                                let from = (plane * g.input[1] + row) * g.input[2];
-                                let from = &self.x[from..from + g.input[2]];
-                                spread(s, from, [g.stride[2], wide, g.pad[2]], F::EMPTY, to);
-                            }
-                            None => to.fill(F::EMPTY),
+            for wide in 0..g.stride[2] {
+                // `to[i] = row[i * stride + wide - pad]` where that is in the row.
+                let first = g.pad[2].saturating_sub(wide).div_ceil(g.stride[2]).min(pitch);
+                let end = (columns + g.pad[2]).saturating_sub(wide).div_ceil(g.stride[2]).min(pitch);
+                if first >= end {
+                    continue;
+                }
+                let from = plane * in_rows * columns + first * g.stride[2] + wide - g.pad[2];
+                for high in 0..g.stride[1] {
+                    let to = self.sweep.phase(tap, high, wide) + first;
+                    for i in 0..rows.len() + reach {
+                        let row = ((rows.start + i) * g.stride[1] + high).wrapping_sub(g.pad[1]);
+                        if row >= in_rows {
+                            continue;
                         }
-                        at += pitch;
+                        let from = &self.x[from + row * columns..];
+                        let to = &mut self.to[to + i * pitch..];
+                        // SAFETY: columns from `first` to before `end` are in the row and in the phase's row.
+                        unsafe { copy(s, from.as_ptr(), g.stride[2], to.as_mut_ptr(), end - first) };
                     }
                 }
             }
         }
     }
-}
-
-/// `to[i] = from[i * stride + phase - pad]`, and `empty` beyond the ends.
-#[inline(always)]
-fn spread<S: Simd>(s: S, from: &[f32], [stride, phase, pad]: [usize; 3], empty: f32, to: &mut [f32]) {
-    let first = pad.saturating_sub(phase).div_ceil(stride).min(to.len());
-    let end = (from.len() + pad).saturating_sub(phase).div_ceil(stride).clamp(first, to.len());
-    to[..first].fill(empty);
-    if first < end {
-        let from = &from[first * stride + phase - pad..];
-        // SAFETY: `end` is the first whose value lies beyond the slice, and at most the length of the other.
-        unsafe { copy(s, from.as_ptr(), stride, to.as_mut_ptr().add(first), end - first) };
-    }
-    to[end..].fill(empty);
 }
 
 struct Run<'a, F> {
@@ -175,30 +183,109 @@ impl<F: Fold> Kernel for Run<'_, F> {
         let len = (rows.len() - 1) * pitch + g.output[2];
         let planes = self.scratch.as_mut_ptr();
         let results = planes.wrapping_add(sweep.planes_len() + (VECTORS + 1) * S::LANES);
-        for at in (0..len).step_by(VECTORS * S::LANES) {
-            let mut sums = [s.splat(F::EMPTY); VECTORS];
-            for tap_depth in (0..g.kernel[0]).filter(|&tap| g.at(0, depth, tap).is_some()) {
-                for tap_row in 0..g.kernel[1] {
-                    let row = tap_row * g.dilation[1];
-                    let line = (tap_depth * g.kernel[1] + tap_row) * g.kernel[2];
-                    for tap in 0..g.kernel[2] {
-                        let column = tap * g.dilation[2];
-                        let phase = sweep.phase(tap_depth, row % g.stride[1], column % g.stride[2]);
-                        let from = phase + row / g.stride[1] * pitch + column / g.stride[2] + at;
-                        let w = self.weights.get(line + tap).copied().unwrap_or(1.0);
-                        for (v, sum) in sums.iter_mut().enumerate() {
-                            // SAFETY: the last result's last tap is the last value of a phase, and the slack behind the
-                            // planes holds what the last vectors run over.
-                            let x = unsafe { s.load(planes.add(from + v * S::LANES)) };
-                            *sum = F::take(s, *sum, w, x);
-                        }
-                    }
-                }
+        let mut taps = [Tap::default(); MOST_TAPS];
+        let mut count = 0;
+        let mut is_first = true;
+        for tap in 0..g.taps() {
+            if let Some(from) = sweep.tap(depth, tap) {
+                taps[count] = Tap { from, weight: self.weights.get(tap).copied().unwrap_or(1.0) };
+                count += 1;
             }
-            for (v, &sum) in sums.iter().enumerate() {
-                // SAFETY: the results have as much slack.
-                unsafe { s.store(results.add(at + v * S::LANES), sum) };
+            if count == MOST_TAPS || tap + 1 == g.taps() {
+                // SAFETY: taps and lengths are of this sweep.
+                unsafe { fold_all::<S, F>(s, &taps[..count], planes, results, len, is_first) };
+                (count, is_first) = (0, false);
             }
         }
+    }
+}
+
+/// Where in scratch memory a tap's sweep begins, and its weight.
+#[derive(Clone, Copy, Default)]
+struct Tap {
+    from: usize,
+    weight: f32,
+}
+
+/// Taps of one round; larger windows take several.
+const MOST_TAPS: usize = 64;
+
+/// Folds `taps` over `len` results.
+///
+/// # Safety
+/// All taps stand in `planes` for `len` values, and both have the slack that the last vectors run over.
+#[inline(always)]
+unsafe fn fold_all<S: Simd, F: Fold>(
+    s: S,
+    taps: &[Tap],
+    planes: *const f32,
+    results: *mut f32,
+    len: usize,
+    is_first: bool,
+) {
+    // The usual windows have loops of known length, so that their weights stay in registers.
+    if let Ok(taps) = <&[Tap; 9]>::try_from(taps) {
+        let mut weights = [s.zero(); 9];
+        for i in 0..9 {
+            weights[i] = s.splat(taps[i].weight);
+        }
+        for at in (0..len).step_by(VECTORS * S::LANES) {
+            // SAFETY: the caller's promise.
+            let mut sums = unsafe { before::<S, F>(s, results.add(at), is_first) };
+            for i in 0..9 {
+                // SAFETY: the caller's promise.
+                unsafe { fold::<S, F>(s, weights[i], planes.add(taps[i].from + at), &mut sums) };
+            }
+            // SAFETY: the caller's promise.
+            unsafe { write(s, results.add(at), &sums) };
+        }
+        return;
+    }
+    for at in (0..len).step_by(VECTORS * S::LANES) {
+        // SAFETY: the caller's promise.
+        let mut sums = unsafe { before::<S, F>(s, results.add(at), is_first) };
+        for tap in taps {
+            // SAFETY: the caller's promise.
+            unsafe { fold::<S, F>(s, s.splat(tap.weight), planes.add(tap.from + at), &mut sums) };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { write(s, results.add(at), &sums) };
+    }
+}
+
+/// What is folded into: nothing yet, or what an earlier round left.
+///
+/// # Safety
+/// `results` is readable for all vectors.
+#[inline(always)]
+unsafe fn before<S: Simd, F: Fold>(s: S, results: *const f32, is_first: bool) -> [S::F32; VECTORS] {
+    let mut sums = [s.splat(F::EMPTY); VECTORS];
+    if !is_first {
+        for v in 0..VECTORS {
+            // SAFETY: the caller's promise.
+            sums[v] = unsafe { s.load(results.add(v * S::LANES)) };
+        }
+    }
+    sums
+}
+
+/// # Safety
+/// `from` is readable for all vectors.
+#[inline(always)]
+unsafe fn fold<S: Simd, F: Fold>(s: S, weight: S::F32, from: *const f32, sums: &mut [S::F32; VECTORS]) {
+    for v in 0..VECTORS {
+        // SAFETY: the caller's promise.
+        let x = unsafe { s.load(from.add(v * S::LANES)) };
+        sums[v] = F::take(s, sums[v], weight, x);
+    }
+}
+
+/// # Safety
+/// `to` is writable for all vectors.
+#[inline(always)]
+unsafe fn write<S: Simd>(s: S, to: *mut f32, sums: &[S::F32; VECTORS]) {
+    for v in 0..VECTORS {
+        // SAFETY: the caller's promise.
+        unsafe { s.store(to.add(v * S::LANES), sums[v]) };
     }
 }

@@ -65,12 +65,18 @@ impl Pool {
         let memory = Memory { y: y.as_mut_ptr(), scratch: scratch.as_mut_ptr() };
         let memory = &memory;
         let own = self.own_len();
-        let pieces = self.sweep.pieces();
-        threads.for_each(planes.saturating_mul(pieces), 1, &|worker, range| {
+        threads.for_each(planes.saturating_mul(self.sweep.pieces()), 1, &|worker, range| {
             // SAFETY: the worker's own piece of the scratch.
             let scratch = unsafe { core::slice::from_raw_parts_mut(memory.scratch.add(worker * own), own) };
+            let mut cleared = None;
             for index in range {
-                let (plane, piece) = (index / pieces, index % pieces);
+                let (piece, plane) = (index / planes, index % planes);
+                if cleared.replace(piece) != Some(piece) {
+                    match self.pooling {
+                        Pooling::Max => self.sweep.clear(scratch, Greatest),
+                        _ => self.sweep.clear(scratch, Sum),
+                    }
+                }
                 let (depth, rows) = self.sweep.piece(piece);
                 let columns = self.geometry.output[2];
                 let first = (depth * self.geometry.output[1] + rows.start) * columns;
@@ -93,14 +99,14 @@ impl Pool {
         let (isa, columns) = (self.isa, self.geometry.output[2]);
         let (scratch, counts) = scratch.split_at_mut(self.sweep.scratch_len(isa));
         if self.pooling == Pooling::Max {
-            self.sweep.load(isa, x, piece, scratch, Greatest);
+            self.sweep.load(isa, x, piece, scratch);
             let rows = self.sweep.run(isa, piece, &[], scratch, Greatest);
             for (y, row) in y.chunks_mut(columns).zip(rows.chunks(self.sweep.pitch())) {
                 y.copy_from_slice(&row[..columns]);
             }
             return;
         }
-        self.sweep.load(isa, x, piece, scratch, Sum);
+        self.sweep.load(isa, x, piece, scratch);
         let rows = self.sweep.run(isa, piece, &[], scratch, Sum);
         let counts = &mut counts[..columns];
         for (column, count) in counts.iter_mut().enumerate() {
@@ -154,7 +160,7 @@ struct Greatest;
 impl Fold for Greatest {
     const EMPTY: f32 = f32::NEG_INFINITY;
     #[inline(always)]
-    fn take<S: Simd>(s: S, so_far: S::F32, _: f32, x: S::F32) -> S::F32 {
+    fn take<S: Simd>(s: S, so_far: S::F32, _: S::F32, x: S::F32) -> S::F32 {
         Max.apply(s, so_far, x)
     }
 }
@@ -165,7 +171,7 @@ struct Sum;
 impl Fold for Sum {
     const EMPTY: f32 = 0.0;
     #[inline(always)]
-    fn take<S: Simd>(s: S, so_far: S::F32, _: f32, x: S::F32) -> S::F32 {
+    fn take<S: Simd>(s: S, so_far: S::F32, _: S::F32, x: S::F32) -> S::F32 {
         ops::Add.apply(s, so_far, x)
     }
 }

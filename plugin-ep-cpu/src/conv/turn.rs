@@ -67,9 +67,9 @@ impl Kernel for Block<'_> {
             let from = self.rows[pixel * step + self.first..].as_ptr();
             // SAFETY: n rows, of which the last ends inside the slack; the square holds LANES rows.
             unsafe { s.transpose(from, step, n, square.as_mut_ptr(), S::LANES) };
-            for (out, row) in square.chunks(S::LANES).enumerate().take(self.outs) {
+            for out in 0..self.outs {
                 let at = (self.first + out) * pixels + pixel;
-                let mut x = s.load_slice(row);
+                let mut x = s.load_slice(&square[out * S::LANES..]);
                 if let Some(residual) = residual {
                     x = s.add(x, s.load_slice(&residual[at..at + n]));
                 }

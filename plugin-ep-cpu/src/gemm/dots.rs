@@ -1,6 +1,8 @@
 //! Products of few rows by columns that are contiguous along K: inner products
 //! of vectors, with no packing, since each value of B is used once or so.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::ops::Range;
 
 use ortolan_ep_kit::parallel::Parallel;
@@ -89,22 +91,22 @@ impl Columns<'_> {
         while at < k {
             let n = (k - at).min(S::LANES);
             let mut rows = [s.zero(); R];
-            for (i, row) in rows.iter_mut().enumerate() {
+            for i in 0..R {
                 // SAFETY: n values of row i from `at` on.
-                *row = unsafe { load(s, a.at(i, at), n) };
+                rows[i] = unsafe { load(s, a.at(i, at), n) };
             }
-            for (j, sums) in sums.iter_mut().enumerate() {
+            for j in 0..C {
                 // SAFETY: n values of column j from `at` on.
                 let b = unsafe { load(s, b.at(at, column + j), n) };
-                for (sum, &row) in sums.iter_mut().zip(&rows) {
-                    *sum = s.fma(row, b, *sum);
+                for i in 0..R {
+                    sums[j][i] = s.fma(rows[i], b, sums[j][i]);
                 }
             }
             at += S::LANES;
         }
-        for (j, sums) in sums.iter().enumerate() {
-            for (i, &sum) in sums.iter().enumerate() {
-                self.write(i, column + j, s.reduce_sum(sum));
+        for j in 0..C {
+            for i in 0..R {
+                self.write(i, column + j, s.reduce_sum(sums[j][i]));
             }
         }
     }

@@ -84,7 +84,8 @@ impl Scratch {
                 0
             },
             a: if packs_a { tile.saturating_mul(tiles_at_once) } else { 0 },
-            panel: if packs_b { panel } else { 0 },
+            // A source may run over by a vector.
+            panel: if packs_b { panel.saturating_add(16) } else { 0 },
         }
     }
 
@@ -276,8 +277,8 @@ impl Product<'_> {
             return;
         }
         let k = self.blocks.range(block);
-        // SAFETY: the worker's own panel, which holds the longest block.
-        let dst = unsafe { core::slice::from_raw_parts_mut(spot.memory.panel(spot.worker), k.len() * width) };
+        // SAFETY: the worker's own panel, which holds the longest block and 16 values more.
+        let dst = unsafe { core::slice::from_raw_parts_mut(spot.memory.panel(spot.worker), k.len() * width + 16) };
         match self.b {
             Right::PackPanels(b) | Right::Direct(b) => pack_panel(self.isa, b, k, column, dst),
             Right::Gather(b) => b.pack(k, column..end, width, dst),

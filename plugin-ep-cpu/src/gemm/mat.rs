@@ -126,9 +126,8 @@ pub trait Source: Sync {
     /// Its rows.
     fn k(&self) -> usize;
 
-    /// Writes the values of rows `k` and some columns: row by row, `width` values
-    /// apart, so `dst` holds `k.len() * width`. What lies behind the columns of a
-    /// row may be anything.
+    /// Writes the values of rows `k` and some columns, at most 32: row by row, `width` values apart. `dst` holds
+    /// `k.len() * width` values and one vector more; what is written behind a row's columns may be anything.
     fn pack(&self, k: Range<usize>, columns: Range<usize>, width: usize, dst: &mut [f32]);
 }
 

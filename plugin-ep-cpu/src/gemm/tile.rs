@@ -5,6 +5,8 @@
 //! of A in turn, so that the loads are few against the multiply-adds. It must
 //! not know blocks, packing or threads.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::ptr;
 
 use crate::simd::{Isa, Kernel, Simd};
@@ -166,8 +168,9 @@ unsafe fn products<S: Simd, const R: usize, const V: usize, const U: usize>(s: S
     // driven out again by A and B streaming through the first cache.
     let rounds = t.k / U;
     let late = rounds.min(LATE_STEPS / U);
-    for (rounds, is_late) in [(rounds - late, false), (late, true)] {
-        if is_late {
+    for part in 0..2 {
+        let rounds = if part == 0 { rounds - late } else { late };
+        if part == 1 {
             for i in 0..R {
                 let c = t.c.wrapping_add(i * t.c_step);
                 s.prefetch(c);
@@ -176,19 +179,19 @@ unsafe fn products<S: Simd, const R: usize, const V: usize, const U: usize>(s: S
         }
         if t.ahead == 0 {
             for _ in 0..rounds {
-                for sums in &mut sums {
+                for u in 0..U {
                     // SAFETY: fewer than t.k steps were taken.
-                    at = unsafe { step(s, t, at, sums) };
+                    at = unsafe { step(s, t, at, &mut sums[u]) };
                 }
             }
         } else {
             for _ in 0..rounds {
-                for sums in &mut sums {
+                for u in 0..U {
                     for v in 0..V {
                         s.prefetch(at.1.wrapping_add(t.ahead + v * S::LANES));
                     }
                     // SAFETY: fewer than t.k steps were taken.
-                    at = unsafe { step(s, t, at, sums) };
+                    at = unsafe { step(s, t, at, &mut sums[u]) };
                 }
             }
         }
@@ -198,9 +201,11 @@ unsafe fn products<S: Simd, const R: usize, const V: usize, const U: usize>(s: S
         at = unsafe { step(s, t, at, &mut sums[0]) };
     }
     let mut total = sums[0];
-    for sums in &sums[1..] {
-        for (total, &sum) in total.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
-            *total = s.add(*total, sum);
+    for u in 1..U {
+        for i in 0..R {
+            for v in 0..V {
+                total[i][v] = s.add(total[i][v], sums[u][i][v]);
+            }
         }
     }
     total
@@ -218,15 +223,15 @@ unsafe fn step<S: Simd, const R: usize, const V: usize>(
     sums: &mut [[S::F32; V]; R],
 ) -> (*const f32, *const f32) {
     let mut row = [s.zero(); V];
-    for (v, vector) in row.iter_mut().enumerate() {
+    for v in 0..V {
         // SAFETY: v < V.
-        *vector = unsafe { s.load(b.add(v * S::LANES)) };
+        row[v] = unsafe { s.load(b.add(v * S::LANES)) };
     }
-    for (i, sums) in sums.iter_mut().enumerate() {
+    for i in 0..R {
         // SAFETY: i < R.
         let a = s.splat(unsafe { *a.add(i) });
-        for (sum, &b) in sums.iter_mut().zip(&row) {
-            *sum = s.fma(a, b, *sum);
+        for v in 0..V {
+            sums[i][v] = s.fma(a, row[v], sums[i][v]);
         }
     }
     (a.wrapping_add(t.a_step), b.wrapping_add(t.b_step))
@@ -241,29 +246,31 @@ unsafe fn step<S: Simd, const R: usize, const V: usize>(
 unsafe fn finish<S: Simd, const R: usize, const V: usize>(s: S, t: &Tile, mut sums: [[S::F32; V]; R]) {
     // Columns in the last vector.
     let last = t.columns - (V - 1) * S::LANES;
-    let part = |v: usize| if v + 1 == V { last } else { S::LANES };
     if t.alpha != 1.0 {
         let alpha = s.splat(t.alpha);
-        for x in sums.as_flattened_mut() {
-            *x = s.mul(*x, alpha);
+        for i in 0..R {
+            for v in 0..V {
+                sums[i][v] = s.mul(sums[i][v], alpha);
+            }
         }
     }
     if !t.add.is_null() {
         let scale = s.splat(t.add_scale);
-        for (i, row) in sums.iter_mut().enumerate() {
-            for (v, x) in row.iter_mut().enumerate() {
+        for i in 0..R {
+            for v in 0..V {
                 let at = t.add.wrapping_add(i * t.add_step + v * S::LANES);
                 // SAFETY: row i < R and the columns of vector v are in the tile.
-                *x = s.fma(scale, unsafe { load(s, at, part(v)) }, *x);
+                let add = unsafe { load(s, at, if v + 1 == V { last } else { S::LANES }) };
+                sums[i][v] = s.fma(scale, add, sums[i][v]);
             }
         }
     }
     if !t.row_bias.is_null() {
-        for (i, row) in sums.iter_mut().enumerate() {
+        for i in 0..R {
             // SAFETY: row i < R is in the tile.
             let bias = s.splat(unsafe { *t.row_bias.add(i) });
-            for x in row {
-                *x = s.add(*x, bias);
+            for v in 0..V {
+                sums[i][v] = s.add(sums[i][v], bias);
             }
         }
     }
@@ -271,27 +278,29 @@ unsafe fn finish<S: Simd, const R: usize, const V: usize>(s: S, t: &Tile, mut su
         for v in 0..V {
             let at = t.col_bias.wrapping_add(v * S::LANES);
             // SAFETY: the columns of vector v are in the tile.
-            let bias = unsafe { load(s, at, part(v)) };
-            for row in &mut sums {
-                row[v] = s.add(row[v], bias);
+            let bias = unsafe { load(s, at, if v + 1 == V { last } else { S::LANES }) };
+            for i in 0..R {
+                sums[i][v] = s.add(sums[i][v], bias);
             }
         }
     }
     if let Some((low, high)) = t.clip {
         let (low, high) = (s.splat(low), s.splat(high));
-        for x in sums.as_flattened_mut() {
-            *x = s.clip(*x, low, high);
+        for i in 0..R {
+            for v in 0..V {
+                sums[i][v] = s.clip(sums[i][v], low, high);
+            }
         }
     }
-    for (i, row) in sums.iter().enumerate() {
-        for (v, &x) in row.iter().enumerate() {
+    for i in 0..R {
+        for v in 0..V {
             let at = t.c.wrapping_add(i * t.c_step + v * S::LANES);
             if v + 1 < V || last == S::LANES {
                 // SAFETY: row i < R and the columns of vector v are in the tile.
-                unsafe { s.store(at, x) }
+                unsafe { s.store(at, sums[i][v]) }
             } else {
                 // SAFETY: row i < R and the last columns are in the tile.
-                unsafe { s.store_head(at, x, last) }
+                unsafe { s.store_head(at, sums[i][v], last) }
             }
         }
     }

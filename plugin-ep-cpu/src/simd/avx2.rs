@@ -1,5 +1,7 @@
 //! Eight lanes by AVX2 and FMA.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::arch::x86_64::*;
 
 use super::{Kernel, Simd};
@@ -83,17 +85,6 @@ impl Simd for Avx2 {
         unsafe { _mm256_maskstore_ps(to, self.head(n), v) }
     }
     #[inline(always)]
-    unsafe fn load_even(self, from: *const f32) -> F {
-        // SAFETY: the caller gives 15 readable values; the second vector begins
-        // at the last of the first, so its wanted lanes are the odd ones.
-        let (low, high) = unsafe { (self.load(from), self.load(from.add(7))) };
-        // SAFETY: the token proves AVX2.
-        unsafe {
-            let mixed = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_10_00>(low, high));
-            _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(mixed))
-        }
-    }
-    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 8 readable values.
         unsafe { _mm256_loadu_si256(from.cast()) }
@@ -106,16 +97,18 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 8];
-        for (i, row) in r.iter_mut().enumerate().take(rows) {
-            // SAFETY: i < rows, and the caller gives that many readable rows.
-            *row = unsafe { self.load(from.add(i * from_step)) };
+        for i in 0..8 {
+            if i < rows {
+                // SAFETY: the caller gives that many readable rows.
+                r[i] = unsafe { self.load(from.add(i * from_step)) };
+            }
         }
         // In each half: four rows become four columns, of rows 0-3 and 4-7.
         let mut fours = [[self.zero(); 4]; 2];
-        for (q, four) in fours.iter_mut().enumerate() {
+        for q in 0..2 {
             let (a, b, c, d) = (r[4 * q], r[4 * q + 1], r[4 * q + 2], r[4 * q + 3]);
             // SAFETY: the token proves AVX2.
-            *four = unsafe {
+            fours[q] = unsafe {
                 let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
                 let (ab_high, cd_high) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
                 [
@@ -134,6 +127,14 @@ impl Simd for Avx2 {
         for i in 0..4 {
             // SAFETY: the token proves AVX2; the caller gives 8 writable rows.
             unsafe { self.store(to.add((i + 4) * to_step), _mm256_permute2f128_ps::<0x31>(top[i], bottom[i])) };
+        }
+    }
+    #[inline(always)]
+    fn evens(self, low: F, high: F) -> F {
+        // SAFETY: the token proves AVX2.
+        unsafe {
+            let mixed = _mm256_castps_pd(_mm256_shuffle_ps::<0b11_01_10_00>(low, high));
+            _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(mixed))
         }
     }
     #[inline(always)]

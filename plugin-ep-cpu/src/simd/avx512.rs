@@ -1,5 +1,7 @@
 //! Sixteen lanes by AVX-512.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::arch::x86_64::*;
 
 use super::{Kernel, Simd};
@@ -81,17 +83,6 @@ impl Simd for Avx512 {
         unsafe { _mm512_mask_storeu_ps(to, self.head(n), v) }
     }
     #[inline(always)]
-    unsafe fn load_even(self, from: *const f32) -> F {
-        // SAFETY: the caller gives 31 readable values; the second vector begins
-        // at the last of the first, so its wanted lanes are the odd ones.
-        let (low, high) = unsafe { (self.load(from), self.load(from.add(15))) };
-        // SAFETY: the token proves AVX-512.
-        unsafe {
-            let lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
-            _mm512_permutex2var_ps(low, lanes, high)
-        }
-    }
-    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 16 readable values.
         unsafe { _mm512_loadu_epi32(from) }
@@ -104,17 +95,19 @@ impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 16];
-        for (i, row) in r.iter_mut().enumerate().take(rows) {
-            // SAFETY: i < rows, and the caller gives that many readable rows.
-            *row = unsafe { self.load(from.add(i * from_step)) };
+        for i in 0..16 {
+            if i < rows {
+                // SAFETY: the caller gives that many readable rows.
+                r[i] = unsafe { self.load(from.add(i * from_step)) };
+            }
         }
         // Within each quarter: four rows become four columns. `fours[q][c]` has,
         // in its quarter k, column 4k + c of rows 4q to 4q + 3.
         let mut fours = [[self.zero(); 4]; 4];
-        for (q, four) in fours.iter_mut().enumerate() {
+        for q in 0..4 {
             let (a, b, c, d) = (r[4 * q], r[4 * q + 1], r[4 * q + 2], r[4 * q + 3]);
             // SAFETY: the token proves AVX-512.
-            *four = unsafe {
+            fours[q] = unsafe {
                 let (ab, cd) = (_mm512_unpacklo_ps(a, b), _mm512_unpacklo_ps(c, d));
                 let (ab_high, cd_high) = (_mm512_unpackhi_ps(a, b), _mm512_unpackhi_ps(c, d));
                 [
@@ -140,9 +133,17 @@ impl Simd for Avx512 {
                 out[c + 12] = _mm512_shuffle_f32x4::<0xDD>(odd, odd_low);
             }
         }
-        for (i, row) in out.into_iter().enumerate() {
+        for i in 0..16 {
             // SAFETY: the caller gives 16 writable rows.
-            unsafe { self.store(to.add(i * to_step), row) };
+            unsafe { self.store(to.add(i * to_step), out[i]) };
+        }
+    }
+    #[inline(always)]
+    fn evens(self, low: F, high: F) -> F {
+        // SAFETY: the token proves AVX-512.
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+            _mm512_permutex2var_ps(low, lanes, high)
         }
     }
     #[inline(always)]

@@ -10,6 +10,10 @@
 //! asked the CPU. So operations on registers are safe functions; only those on
 //! raw pointers are not.
 //!
+//! Inside kernels loops count indices: iterators and closures are functions of their
+//! own, which the compiler may leave outside of the code that the instructions are
+//! enabled for, and then every vector goes through memory.
+//!
 //! This module must not know operators, tensors or threads.
 //!
 //! ```

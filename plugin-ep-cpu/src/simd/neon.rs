@@ -1,5 +1,7 @@
 //! Four lanes by NEON.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use core::arch::aarch64::*;
 
 use super::{Kernel, Simd};
@@ -78,15 +80,6 @@ impl Simd for Neon {
         }
     }
     #[inline(always)]
-    unsafe fn load_even(self, from: *const f32) -> F {
-        // SAFETY: the caller gives 7 readable values; the second vector begins at
-        // the last of the first, so its wanted lanes are the odd ones.
-        unsafe {
-            let (low, high) = (self.load(from), self.load(from.add(3)));
-            vcombine_f32(vget_low_f32(vuzp1q_f32(low, low)), vget_low_f32(vuzp2q_f32(high, high)))
-        }
-    }
-    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives 4 readable values.
         unsafe { vld1q_s32(from) }
@@ -99,9 +92,11 @@ impl Simd for Neon {
     #[inline(always)]
     unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize) {
         let mut r = [self.zero(); 4];
-        for (i, row) in r.iter_mut().enumerate().take(rows) {
-            // SAFETY: i < rows, and the caller gives that many readable rows.
-            *row = unsafe { self.load(from.add(i * from_step)) };
+        for i in 0..4 {
+            if i < rows {
+                // SAFETY: the caller gives that many readable rows.
+                r[i] = unsafe { self.load(from.add(i * from_step)) };
+            }
         }
         // SAFETY: the token proves NEON.
         let columns = unsafe {
@@ -109,10 +104,15 @@ impl Simd for Neon {
             let (left, right) = (vzipq_f32(even.0, odd.0), vzipq_f32(even.1, odd.1));
             [left.0, left.1, right.0, right.1]
         };
-        for (i, column) in columns.into_iter().enumerate() {
+        for i in 0..4 {
             // SAFETY: the caller gives 4 writable rows.
-            unsafe { self.store(to.add(i * to_step), column) };
+            unsafe { self.store(to.add(i * to_step), columns[i]) };
         }
+    }
+    #[inline(always)]
+    fn evens(self, low: F, high: F) -> F {
+        // SAFETY: the token proves NEON.
+        unsafe { vcombine_f32(vget_low_f32(vuzp1q_f32(low, low)), vget_low_f32(vuzp2q_f32(high, high))) }
     }
     #[inline(always)]
     fn prefetch(self, _: *const f32) {}

@@ -3,6 +3,8 @@
 //! Four vectors run side by side, are folded in a fixed order, then over the
 //! lanes: the same slice gives the same bits on the same instruction set.
 
+#![expect(clippy::needless_range_loop, reason = "iterators may not be inlined into kernels, see `simd`")]
+
 use super::{BinaryOp, Isa, Kernel, Math, Simd, ops};
 
 /// Sum of the values; 0 for none.
@@ -130,26 +132,29 @@ impl<F: Folding> Kernel for Reduce<'_, F> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> f32 {
+        let (x, n) = (self.x.as_ptr(), self.x.len());
         let mut sums = [s.splat(F::EMPTY); 4];
-        let mut fours = self.x.chunks_exact(4 * S::LANES);
-        for four in &mut fours {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: i < 4, and the chunk holds 4 * LANES values.
-                let x = unsafe { s.load(four.as_ptr().add(i * S::LANES)) };
-                *sum = self.by.take(s, *sum, x);
+        let mut at = 0;
+        while at + 4 * S::LANES <= n {
+            for i in 0..4 {
+                // SAFETY: i < 4, and 4 * LANES values are left.
+                let x = unsafe { s.load(x.add(at + i * S::LANES)) };
+                sums[i] = self.by.take(s, sums[i], x);
             }
+            at += 4 * S::LANES;
         }
-        let [mut first, second, third, fourth] = sums;
-        let mut rest = fours.remainder().chunks_exact(S::LANES);
-        for x in &mut rest {
-            first = self.by.take(s, first, s.load_slice(x));
+        while at + S::LANES <= n {
+            // SAFETY: LANES values are left.
+            sums[0] = self.by.take(s, sums[0], unsafe { s.load(x.add(at)) });
+            at += S::LANES;
         }
-        let folded = F::join(s, F::join(s, first, second), F::join(s, third, fourth));
+        let folded = F::join(s, F::join(s, sums[0], sums[1]), F::join(s, sums[2], sums[3]));
         let mut result = F::lanes(s, folded);
         // What is left is less than a vector, and zeros may not take part.
-        for &x in rest.remainder() {
-            let one = self.by.take(s, s.splat(result), s.splat(x));
+        while at < n {
+            let one = self.by.take(s, s.splat(result), s.splat(self.x[at]));
             s.store_slice(core::slice::from_mut(&mut result), one);
+            at += 1;
         }
         result
     }
@@ -168,22 +173,29 @@ impl Kernel for Dot<'_> {
         let n = self.a.len().min(self.b.len());
         let (a, b) = (&self.a[..n], &self.b[..n]);
         let mut sums = [s.zero(); 4];
-        let block = 4 * S::LANES;
-        let whole = n - n % block;
-        for at in (0..whole).step_by(block) {
-            for (i, sum) in sums.iter_mut().enumerate() {
-                let at = at + i * S::LANES;
-                // SAFETY: i < 4, and a block of 4 * LANES values is in both slices.
-                let (a, b) = unsafe { (s.load(a.as_ptr().add(at)), s.load(b.as_ptr().add(at))) };
-                *sum = s.fma(a, b, *sum);
+        let mut at = 0;
+        while at + 4 * S::LANES <= n {
+            for i in 0..4 {
+                // SAFETY: i < 4, and 4 * LANES values are left of both slices.
+                let (a, b) = unsafe { (load_at(s, a, at + i * S::LANES), load_at(s, b, at + i * S::LANES)) };
+                sums[i] = s.fma(a, b, sums[i]);
             }
+            at += 4 * S::LANES;
         }
-        let [mut first, second, third, fourth] = sums;
-        for (a, b) in a[whole..].chunks(S::LANES).zip(b[whole..].chunks(S::LANES)) {
-            first = s.fma(s.load_slice(a), s.load_slice(b), first);
+        while at < n {
+            sums[0] = s.fma(s.load_slice(&a[at..]), s.load_slice(&b[at..]), sums[0]);
+            at += S::LANES;
         }
-        s.reduce_sum(s.add(s.add(first, second), s.add(third, fourth)))
+        s.reduce_sum(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3])))
     }
+}
+
+/// # Safety
+/// The slice has LANES values from `at` on.
+#[inline(always)]
+unsafe fn load_at<S: Simd>(s: S, x: &[f32], at: usize) -> S::F32 {
+    // SAFETY: the caller's promise.
+    unsafe { s.load(x.as_ptr().add(at)) }
 }
 
 /// `n` values; `src` is `dst` or overlaps nothing.

@@ -74,11 +74,6 @@ impl Simd for Scalar {
         }
     }
     #[inline(always)]
-    unsafe fn load_even(self, from: *const f32) -> F {
-        // SAFETY: the caller gives 7 readable values.
-        unsafe { [*from, *from.add(2), *from.add(4), *from.add(6)] }
-    }
-    #[inline(always)]
     unsafe fn load_i32(self, from: *const i32) -> I {
         // SAFETY: the caller gives N readable values; the read asks no alignment.
         unsafe { from.cast::<I>().read_unaligned() }
@@ -100,6 +95,10 @@ impl Simd for Scalar {
             // SAFETY: i < N, and the caller gives N writable rows.
             unsafe { self.store(to.add(i * to_step), [a[i], b[i], c[i], d[i]]) };
         }
+    }
+    #[inline(always)]
+    fn evens(self, low: F, high: F) -> F {
+        [low[0], low[2], high[1], high[3]]
     }
     #[inline(always)]
     fn prefetch(self, _: *const f32) {}

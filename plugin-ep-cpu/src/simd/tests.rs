@@ -185,6 +185,11 @@ impl Kernel for Lanes {
         // SAFETY: that many values are readable.
         s.store_slice(&mut even, unsafe { s.load_even(long.as_ptr()) });
         assert!(long.iter().step_by(2).eq(&even));
+        for count in 1..=n {
+            // SAFETY: 2 * count - 1 values are readable.
+            s.store_slice(&mut even, unsafe { s.load_even_head(long.as_ptr(), count) });
+            assert!((0..count).all(|i| even[i] == long[2 * i]));
+        }
         let v = s.load_slice(&x);
         assert_eq!(s.reduce_sum(v), x.iter().sum::<f32>());
         assert_eq!(s.reduce_max(v), n as f32 - 3.0);

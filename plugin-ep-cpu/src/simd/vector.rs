@@ -41,11 +41,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// # Safety
     /// `to` is writable for `n` values; no more are touched.
     unsafe fn store_head(self, to: *mut f32, v: Self::F32, n: usize);
-    /// Reads every second of `2 * LANES - 1` values, from the first on.
-    ///
-    /// # Safety
-    /// `from` is readable for `2 * LANES - 1` values.
-    unsafe fn load_even(self, from: *const f32) -> Self::F32;
     /// Reads `LANES` integers.
     ///
     /// # Safety
@@ -67,6 +62,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     unsafe fn transpose(self, from: *const f32, from_step: usize, rows: usize, to: *mut f32, to_step: usize);
     /// Asks for the cache line of `at`, wherever that points.
     fn prefetch(self, at: *const f32);
+
+    /// The even lanes of `low`, then the odd lanes of `high`.
+    fn evens(self, low: Self::F32, high: Self::F32) -> Self::F32;
 
     // ---- arithmetic
 
@@ -189,6 +187,31 @@ pub trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn clip(self, x: Self::F32, low: Self::F32, high: Self::F32) -> Self::F32 {
         self.min(high, self.max(low, x))
+    }
+    /// Reads every second of `2 * LANES - 1` values, from the first on.
+    ///
+    /// # Safety
+    /// `from` is readable for `2 * LANES - 1` values.
+    #[inline(always)]
+    unsafe fn load_even(self, from: *const f32) -> Self::F32 {
+        // The second vector begins at the last value of the first: its wanted lanes are the odd ones.
+        // SAFETY: the caller's promise.
+        unsafe { self.evens(self.load(from), self.load(from.add(Self::LANES - 1))) }
+    }
+    /// Reads every second of `2 * n - 1` values, for 1 <= `n` <= `LANES`; the other lanes may be anything.
+    ///
+    /// # Safety
+    /// `from` is readable for `2 * n - 1` values; no more are touched.
+    #[inline(always)]
+    unsafe fn load_even_head(self, from: *const f32, n: usize) -> Self::F32 {
+        let count = 2 * n - 1;
+        let low = count.min(Self::LANES);
+        // SAFETY: at most `count` values.
+        let low = unsafe { self.load_head(from, low) };
+        let high = count.saturating_sub(Self::LANES - 1);
+        // SAFETY: at most what is left of `count` values.
+        let high = unsafe { self.load_head(from.wrapping_add(Self::LANES - 1), high) };
+        self.evens(low, high)
     }
     /// The first `LANES` values of a slice; missing ones are 0.
     #[inline(always)]
