@@ -158,7 +158,7 @@ impl Printer<'_> {
             node.outputs.iter().map(|v| v.map_or_else(|| "_".to_owned(), |v| self.definition(v))).collect();
         let mut text = format!("{pad}{} = {}", outputs.join(", "), op(&node.domain, &node.op, node.since));
         self.call(&node.inputs, &node.name, &node.attrs, &mut text);
-        if let Some(o) = node.origin.filter(|o| graph.origin(*o).became.contains(&id)) {
+        if let Some(o) = node.origin.filter(|o| self.is_whole(*o, id)) {
             let _ = write!(text, " from o{}", self.origins.of(o));
         }
         line(out, format_args!("{text}"));
@@ -173,6 +173,12 @@ impl Printer<'_> {
         for a in graph.assumptions.iter().filter(|a| a.node == id) {
             line(out, format_args!("{pad}assume {} {}", self.expr(a.holds), quoted(&a.what)));
         }
+    }
+
+    /// Whether the file's form of a node can still be written: passes may have removed what it reads.
+    fn is_whole(&self, o: OriginId, node: NodeId) -> bool {
+        let origin = self.graph.origin(o);
+        origin.became.contains(&node) && origin.inputs.iter().flatten().all(|v| self.values.0.contains_key(v))
     }
 
     fn call(&mut self, inputs: &[Option<ValueId>], name: &str, attrs: &[Attr], text: &mut String) {
@@ -316,11 +322,10 @@ impl Printer<'_> {
     fn tail(&mut self, out: &mut String) {
         for (at, o) in self.origins.1.clone().into_iter().enumerate() {
             let origin = self.graph.origin(o);
-            let outputs: Vec<String> = origin
-                .outputs
-                .iter()
-                .map(|v| v.map_or_else(|| "_".to_owned(), |v| format!("%{}", self.values.of(v))))
-                .collect();
+            // An output that nothing makes any more is one that nothing wants.
+            let shown = |v: &ValueId| self.values.0.get(v).map(|at| format!("%{at}"));
+            let outputs = origin.outputs.iter().map(|v| v.as_ref().and_then(shown).unwrap_or_else(|| "_".to_owned()));
+            let outputs: Vec<String> = outputs.collect();
             let home = self.graphs.of(origin.graph);
             let mut text = format!("o{at} = g{home} {} = ", outputs.join(", "));
             text.push_str(&op(&origin.domain, &origin.op, origin.since));
