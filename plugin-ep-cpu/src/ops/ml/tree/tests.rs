@@ -52,7 +52,7 @@ fn forest(trees: usize, depth: u32, tests: usize) -> (Vec<Node>, Vec<Branch>, us
 }
 
 fn rows() -> Vec<[f32; 5]> {
-    let value = |k: usize| if k % 11 == 0 { f32::NAN } else { ((k * 13) % 19) as f32 * 0.5 - 4.5 };
+    let value = |k: usize| if k.is_multiple_of(11) { f32::NAN } else { ((k * 13) % 19) as f32 * 0.5 - 4.5 };
     (0..23).map(|r| core::array::from_fn(|c| value(r * 5 + c))).collect()
 }
 
