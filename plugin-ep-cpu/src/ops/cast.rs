@@ -2,10 +2,11 @@
 
 use super::convert::{To, Whole};
 use super::narrow::{Bf16, E2M1, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, F8E8M0, F16, Format, Toward};
-use super::{Cpu, GRAIN, cost, loops};
+use super::value::{EIGHTS, SMALL};
+use super::{Cpu, GRAIN, codes, cost, loops};
 use crate::simd::Isa;
 use ortolan_ep_kit::element::{NUMBERS, PLAIN, set};
-use ortolan_ep_kit::{Args, Bool, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Shapes, Slot, any, split};
+use ortolan_ep_kit::{Args, Bool, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Shapes, Slot, any, bytes, split};
 
 /// Sorted by operator; pairs of whole types before those with a narrow one.
 pub const KERNELS: &[Kernel] = &[
@@ -20,18 +21,7 @@ const ENDS: &[Slot] = &[Slot::In(0), Slot::Out(0)];
 /// Types that convert value by value.
 const BYTES: u64 = NUMBERS | set(&[DType::Bool, DType::F16, DType::Bf16]);
 /// Types that go through tables and codes.
-const NARROW: u64 = set(&[
-    DType::F8E4M3Fn,
-    DType::F8E4M3Fnuz,
-    DType::F8E5M2,
-    DType::F8E5M2Fnuz,
-    DType::F8E8M0,
-    DType::F4E2M1,
-    DType::U4,
-    DType::I4,
-    DType::U2,
-    DType::I2,
-]);
+const NARROW: u64 = EIGHTS | SMALL;
 const WHOLE: &[(&str, u64)] = &[("T1", BYTES), ("T2", BYTES)];
 const ALL: &[(&str, u64)] = &[("T1", BYTES | NARROW), ("T2", BYTES | NARROW)];
 
@@ -180,6 +170,21 @@ macro_rules! by_type {
     };
 }
 
+/// The bytes of a number as an element of a type of whole bytes.
+pub(crate) fn element(dtype: DType, x: f32) -> Option<[u8; 16]> {
+    fn put<B: Whole>(x: f32) -> Option<[u8; 16]>
+    where
+        f32: To<B>,
+    {
+        let mut all = [0; 16];
+        let element: [B; 1] = [x.to()];
+        let bytes = bytes::of(&element);
+        all[..bytes.len()].copy_from_slice(bytes);
+        Some(all)
+    }
+    by_type!(dtype, put::<_>(x), None)
+}
+
 fn cast(op: &Cast, elements: &usize, args: &mut Args<'_>) -> Run {
     if op.from as u32 == op.to as u32 {
         return copy(args);
@@ -230,28 +235,10 @@ fn convert<B: Whole, A: Whole + To<B>>(op: &Cast, args: &mut Args<'_>) -> Run {
     })?)
 }
 
-/// Code of element `at`, which lies among others in its byte if it has less than 8 bits.
-#[inline]
-fn read(bits: usize, x: &[u8], at: usize) -> u8 {
-    let per = 8 / bits;
-    x[at / per] >> (at % per * bits)
-}
-
-/// Fills bytes from byte `first` on with codes of `count` elements in all; what is behind them is 0.
-#[inline]
-fn write(bits: usize, count: usize, first: usize, y: &mut [u8], code: impl Fn(usize) -> u8) {
-    let (per, mask) = (8 / bits, u8::MAX >> (8 - bits));
-    for (k, y) in y.iter_mut().enumerate() {
-        let start = (first + k) * per;
-        let codes = (start..count.min(start + per)).enumerate();
-        *y = codes.fold(0, |byte, (place, at)| byte | (code(at) & mask) << (place * bits));
-    }
-}
-
 fn encode<A: Whole>(op: &Cast, code: Code, args: &mut Args<'_>) -> Run {
     let (x, y) = (args.input::<A>(0), args.output::<u8>(0));
     Ok(split::rows(args.par(), y, 1, GRAIN, |_, first, y| {
-        write(op.to.bits(), x.len(), first, y, |at| code.of(x[at]));
+        codes::write(op.to.bits(), x.len(), first, y, |at| code.of(x[at]));
     })?)
 }
 
@@ -263,7 +250,7 @@ where
     let mask = u8::MAX >> (8 - bits);
     Ok(split::rows(args.par(), y, 1, GRAIN, |_, first, y| {
         for (at, y) in (first..).zip(y) {
-            *y = values[usize::from(read(bits, x, at) & mask)].to();
+            *y = values[usize::from(codes::read(bits, x, at) & mask)].to();
         }
     })?)
 }
@@ -272,7 +259,9 @@ fn recode(op: &Cast, values: &[f32; 256], code: Code, elements: &usize, args: &m
     let (x, y, bits) = (args.input::<u8>(0), args.output::<u8>(0), op.from.bits());
     let mask = u8::MAX >> (8 - bits);
     Ok(split::rows(args.par(), y, 1, GRAIN, |_, first, y| {
-        write(op.to.bits(), *elements, first, y, |at| code.of(values[usize::from(read(bits, x, at) & mask)]));
+        codes::write(op.to.bits(), *elements, first, y, |at| {
+            code.of(values[usize::from(codes::read(bits, x, at) & mask)])
+        });
     })?)
 }
 

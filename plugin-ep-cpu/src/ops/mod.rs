@@ -4,6 +4,7 @@
 mod arith;
 mod broadcast;
 mod cast;
+mod codes;
 mod compare;
 mod constant;
 mod conv;

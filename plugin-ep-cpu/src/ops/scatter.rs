@@ -5,8 +5,8 @@ use super::ints::{self, Index, place};
 use super::lane::Number;
 use super::narrow::{Bf16, F16};
 use super::strided::{Walk, run};
-use super::value::{TENSOR, Value, Word, by_width};
-use super::{GRAIN, cost};
+use super::value::{EIGHTS, TENSOR, Value, Word, by_width};
+use super::{GRAIN, codes, cost};
 use core::marker::PhantomData;
 use ortolan_ep_kit::element::set;
 use ortolan_ep_kit::{
@@ -29,9 +29,6 @@ pub const KERNELS: &[Kernel] = &[
         .in_place(OVER)
         .fallback(),
 ];
-
-/// Floats of one byte.
-const EIGHTS: u64 = set(&[DType::F8E4M3Fn, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::F8E8M0]);
 
 const OVER: &[(u8, u8)] = &[(0, 0)];
 
@@ -402,7 +399,7 @@ fn tensor_scatter_halves(op: &TensorScatter, cache: &Cache, args: &mut Args<'_>)
     op.rows(cache, args, |from, to, rows| {
         for k in 0..rows * inner {
             let (from, to) = (from * inner + k, to * inner + k);
-            let half = new[from / 2] >> (from % 2 * 4) & 15;
+            let half = codes::read(4, new, from) & 15;
             let byte = &mut y[to / 2];
             *byte = *byte & (0xf0 >> (to % 2 * 4)) | half << (to % 2 * 4);
         }

@@ -9,6 +9,13 @@ use ortolan_ep_kit::{Bool, DType, Element};
 /// What the standard calls all tensor types, but for strings: numbers, bool and complex numbers of 8 bits and more.
 pub(crate) const TENSOR: u64 = NUMBERS | set(&[DType::Bool, DType::F16, DType::Bf16, DType::C64, DType::C128]);
 
+/// Floats of one byte.
+pub(crate) const EIGHTS: u64 =
+    set(&[DType::F8E4M3Fn, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::F8E8M0]);
+
+/// Types of less than a byte.
+pub(crate) const SMALL: u64 = set(&[DType::U4, DType::I4, DType::F4E2M1, DType::U2, DType::I2]);
+
 /// An element of 16 bytes that is only moved. One of the types with `unsafe`: it says that all bits are a value.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[repr(transparent)]
@@ -20,12 +27,28 @@ unsafe impl Element for Word16 {
 }
 
 /// An element that is only moved; its default is all zero bits.
-pub(crate) trait Word: Element + Send + Sync + Default + PartialEq + Debug {}
-impl Word for u8 {}
-impl Word for u16 {}
-impl Word for u32 {}
-impl Word for u64 {}
-impl Word for Word16 {}
+pub(crate) trait Word: Element + Send + Sync + Default + PartialEq + Debug {
+    /// From its first bytes.
+    fn from_bytes(bytes: &[u8; 16]) -> Self;
+}
+
+macro_rules! words {
+    ($($t:ty)*) => { $(
+        impl Word for $t {
+            fn from_bytes(bytes: &[u8; 16]) -> $t {
+                u128::from_le_bytes(*bytes) as $t // the low bits are the first bytes
+            }
+        }
+    )* };
+}
+words!(u8 u16 u32 u64);
+
+impl Word for Word16 {
+    fn from_bytes(bytes: &[u8; 16]) -> Word16 {
+        let all = u128::from_le_bytes(*bytes);
+        Word16([all as u64, (all >> 64) as u64]) // both halves
+    }
+}
 
 /// Calls a function that is generic over [`Word`] for elements of so many bits: `by_width!(op.bits, copy(x, y))`.
 macro_rules! by_width {
