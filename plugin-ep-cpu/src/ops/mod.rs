@@ -1,6 +1,7 @@
 //! Operators: one file per family, named alike in every crate. A file holds the family's rows, what it reads of nodes, and
 //! the functions that run; numeric kernels that know no operators live in `simd`, `gemm` and `conv`.
 
+mod arg;
 mod arith;
 mod broadcast;
 mod cast;
@@ -10,6 +11,7 @@ mod constant;
 mod conv;
 mod convert;
 mod cost;
+mod cumulative;
 mod epilogue;
 mod float;
 mod fold;
@@ -46,11 +48,13 @@ use ortolan_ep_kit::{Kernel, NodeView};
 
 /// The tables of all families, sorted by file name.
 pub const FAMILIES: &[&[Kernel]] = &[
+    arg::KERNELS,
     arith::KERNELS,
     cast::KERNELS,
     compare::KERNELS,
     constant::KERNELS,
     conv::KERNELS,
+    cumulative::KERNELS,
     gather::KERNELS,
     join::KERNELS,
     layout::KERNELS,
