@@ -16,11 +16,13 @@ mod epilogue;
 mod float;
 mod fold;
 mod gather;
+mod index;
 mod ints;
 mod join;
 mod lane;
 mod layout;
 mod loops;
+mod make;
 mod matmul;
 mod ml;
 #[cfg(test)]
@@ -34,11 +36,13 @@ mod reduce;
 mod rnn;
 mod scatter;
 mod softmax;
+mod spread;
 mod strided;
 #[cfg(test)]
 mod testing;
 mod topk;
 mod unary;
+mod unique;
 mod value;
 mod window;
 mod workers;
@@ -56,8 +60,10 @@ pub const FAMILIES: &[&[Kernel]] = &[
     conv::KERNELS,
     cumulative::KERNELS,
     gather::KERNELS,
+    index::KERNELS,
     join::KERNELS,
     layout::KERNELS,
+    make::KERNELS,
     matmul::KERNELS,
     ml::KERNELS,
     norm::KERNELS,
@@ -68,8 +74,10 @@ pub const FAMILIES: &[&[Kernel]] = &[
     rnn::KERNELS,
     scatter::KERNELS,
     softmax::KERNELS,
+    spread::KERNELS,
     topk::KERNELS,
     unary::KERNELS,
+    unique::KERNELS,
 ];
 
 /// What a session's options say to kernels; the kit's context.
