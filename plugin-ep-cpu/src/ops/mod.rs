@@ -29,6 +29,7 @@ mod ml;
 mod naive;
 mod narrow;
 mod norm;
+mod pad;
 mod pool;
 mod quant;
 mod random;
@@ -67,6 +68,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     matmul::KERNELS,
     ml::KERNELS,
     norm::KERNELS,
+    pad::KERNELS,
     pool::KERNELS,
     quant::KERNELS,
     random::KERNELS,
