@@ -34,11 +34,14 @@ mod pool;
 mod quant;
 mod random;
 mod reduce;
+mod resize;
 mod rnn;
+mod sample;
 mod scatter;
 mod softmax;
 mod spread;
 mod strided;
+mod taps;
 #[cfg(test)]
 mod testing;
 mod topk;
@@ -73,6 +76,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     quant::KERNELS,
     random::KERNELS,
     reduce::KERNELS,
+    resize::KERNELS,
     rnn::KERNELS,
     scatter::KERNELS,
     softmax::KERNELS,
