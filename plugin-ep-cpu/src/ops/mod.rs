@@ -16,6 +16,7 @@ mod epilogue;
 mod float;
 mod fold;
 mod gather;
+mod grid;
 mod index;
 mod ints;
 mod join;
@@ -64,6 +65,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     conv::KERNELS,
     cumulative::KERNELS,
     gather::KERNELS,
+    grid::KERNELS,
     index::KERNELS,
     join::KERNELS,
     layout::KERNELS,
