@@ -19,20 +19,31 @@ pub fn rows<T: Send>(
 ) -> Result<(), Stopped> {
     let row = row.max(1);
     let count = data.len() / row;
-    if count <= grain || par.width() == 1 {
-        if count > 0 {
-            body(0, 0, &mut data[..count * row]);
-        }
-        return Ok(());
-    }
     let start = Start(data.as_mut_ptr());
-    par.for_each(count, grain, &|worker, range| {
+    // The only call of `body`, and nothing else, is compiled for each of the thousand bodies there are.
+    cut(par, count, grain, &|worker, range| {
         let start = &start;
         assert!(range.end <= count, "a range is outside of what was asked for");
         // SAFETY: the range lies inside the data, whose borrow lives on; no other worker has any of its indices.
         let piece = unsafe { core::slice::from_raw_parts_mut(start.0.add(range.start * row), range.len() * row) };
         body(worker, range.start, piece);
     })
+}
+
+/// `for_each`, without asking the host for what one worker does anyway.
+fn cut(
+    par: &dyn Parallel,
+    count: usize,
+    grain: usize,
+    body: &(dyn Fn(usize, Range<usize>) + Sync),
+) -> Result<(), Stopped> {
+    if count > grain && par.width() > 1 {
+        return par.for_each(count, grain, body);
+    }
+    if count > 0 {
+        body(0, 0..count);
+    }
+    Ok(())
 }
 
 /// Calls `body(worker, parts, their elements)` until each part of `data` was in one call. Part k lies from `starts[k]` to
