@@ -72,6 +72,15 @@ impl<'a> Shapes<'a> {
         }
     }
 
+    /// Whether the first `inputs` inputs surely have the dimensions of output 0; `false` says nothing. Compares numbers
+    /// of shapes, not dimensions, so that binding an element-wise node costs nothing in the usual case.
+    pub fn alike(&self, inputs: usize) -> bool {
+        match self.arg(self.inputs) {
+            Some(y) if !y.is_late() => (0..inputs).all(|k| self.in_arg(k).is_some_and(|a| a.shape == y.shape)),
+            _ => false,
+        }
+    }
+
     /// Elements of an integer input that are known from shapes or constants; else `run` has to read the input.
     pub fn elements(&self, input: usize) -> Option<&'a [i64]> {
         let range = self.in_arg(input)?.elements.clone()?;

@@ -36,7 +36,7 @@ impl Op for Binary {
     }
 
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut Broadcast<2>) -> Result<(), Fault> {
-        bound.bind(shapes.output(0), [shapes.input(0), shapes.input(1)])
+        bound.follow(shapes)
     }
 }
 

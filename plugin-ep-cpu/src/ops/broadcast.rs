@@ -1,7 +1,7 @@
 //! Walks an output whose operands repeat along some axes, as NumPy broadcasts.
 
 use ortolan_ep_kit::parallel::{Parallel, Stopped};
-use ortolan_ep_kit::{Fault, count, size, split};
+use ortolan_ep_kit::{Fault, Shapes, count, size, split};
 use smallvec::SmallVec;
 
 /// How N operands lie under an output: few axes, as neighbours that behave alike are merged.
@@ -29,13 +29,26 @@ impl<const N: usize> Default for Broadcast<N> {
 }
 
 impl<const N: usize> Broadcast<N> {
+    /// Follows new shapes of a node whose inputs are the operands.
+    pub fn follow(&mut self, shapes: &Shapes<'_>) -> Result<(), Fault> {
+        if shapes.alike(N) {
+            // The usual case, kept short: new shapes bind every node again.
+            self.all_alike(shapes.output_len(0));
+            return Ok(());
+        }
+        self.bind(shapes.output(0), core::array::from_fn(|k| shapes.input(k)))
+    }
+
+    fn all_alike(&mut self, total: usize) {
+        self.total = total;
+        self.outer.clear();
+        self.inner = Axis { len: total, step: [1; N] };
+    }
+
     /// Follows new shapes.
     pub fn bind(&mut self, output: &[i64], operands: [&[i64]; N]) -> Result<(), Fault> {
-        self.total = count(output);
-        self.outer.clear();
+        self.all_alike(count(output));
         if operands.iter().all(|dims| *dims == output) {
-            // The usual case, kept short: new shapes bind every node again.
-            self.inner = Axis { len: self.total, step: [1; N] };
             return Ok(());
         }
         let mut axes: SmallVec<[Axis<N>; 8]> = SmallVec::new(); // innermost first

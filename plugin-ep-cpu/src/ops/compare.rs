@@ -57,7 +57,7 @@ impl Op for Binary {
     }
 
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut Broadcast<2>) -> Run {
-        bound.bind(shapes.output(0), [shapes.input(0), shapes.input(1)])
+        bound.follow(shapes)
     }
 }
 
@@ -211,7 +211,7 @@ impl Op for Where {
     }
 
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut Broadcast<3>) -> Run {
-        bound.bind(shapes.output(0), [shapes.input(0), shapes.input(1), shapes.input(2)])
+        bound.follow(shapes)
     }
 }
 
