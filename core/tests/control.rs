@@ -139,6 +139,28 @@ fn a_loop_carries_grows_and_stacks() {
     });
 }
 
+/// What is stacked grows from trip to trip, which no type could have said before the run.
+#[test]
+fn rows_of_different_shapes_cannot_be_stacked() {
+    let inside = body_graph(
+        vec![value("i", I64, &[]), value("go", BOOL, &[]), value("all", F32, &["A"])],
+        vec![with(node("Concat", &["all", "x"], &["all1"]), [int("axis", 0)])],
+        vec![value("go", BOOL, &[]), value("all1", F32, &["?"]), value("all1", F32, &["?"])],
+    );
+    let m = model(graph(
+        [value("m", I64, &[]), value("x", F32, &["N"])],
+        [],
+        [with(node("Loop", &["m", "", "x"], &["last", "each"]), [body("body", inside)])],
+        [value("last", F32, &["?"]), value("each", F32, &["?", "?"])],
+    ));
+    everywhere(&m, |s| {
+        let run = |m: i64| s.run([("m", view(&[], &[m])), ("x", view(&[1], &[2.0f32]))]);
+        assert_eq!(floats(&run(1).unwrap(), "each"), [2.0, 2.0]);
+        let error = run(2).unwrap_err();
+        assert!(error.code() == "data" && error.to_string().contains("'all1'"), "{error}");
+    });
+}
+
 #[test]
 fn a_loop_may_swap_its_values_and_hand_on_outer_ones() {
     let inside = body_graph(

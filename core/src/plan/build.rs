@@ -311,3 +311,43 @@ pub(crate) fn owned(constant: &Constant) -> Result<Value> {
     };
     tensor.map(Value::Tensor)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ortolan_graph::proto::{
+        GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TypeProto, ValueInfoProto, type_proto,
+    };
+    use std::collections::BTreeMap;
+
+    /// No road through a session leads here: a split that leaves out a node is handed in.
+    #[test]
+    fn a_split_without_the_node_that_makes_an_output_is_a_fault_of_ours() {
+        let float = type_proto::Tensor { elem_type: 1, ..Default::default() };
+        let float = TypeProto { value: Some(type_proto::Value::Tensor(float)), ..Default::default() };
+        let named =
+            |name: &str| ValueInfoProto { name: name.into(), r#type: Some(float.clone()), ..Default::default() };
+        let relu = NodeProto {
+            op_type: "Relu".into(),
+            input: vec!["x".into()],
+            output: vec!["y".into()],
+            ..Default::default()
+        };
+        let model = ModelProto {
+            ir_version: 10,
+            opset_import: vec![OperatorSetIdProto { domain: String::new(), version: 20 }],
+            graph: Some(GraphProto {
+                node: vec![relu],
+                input: vec![named("x")],
+                output: vec![named("y")],
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let bytes = prost::Message::encode_to_vec(&model);
+        let graph = ortolan_graph::load_bytes(bytes, None, &Default::default()).expect("a model");
+        let split = Partition { places: vec![], parts: vec![], graphs: BTreeMap::new(), estimate_ns: 0.0 };
+        let error = build(&graph, &split, &[], 0).map(|_| ()).expect_err("nothing makes y");
+        assert!(error.code() == codes::INTERNAL.name() && error.to_string().contains("'y'"), "{error}");
+    }
+}

@@ -2,9 +2,6 @@
 
 use crate::{File, none, sources};
 
-/// Codes without a test, each with its reason.
-const WITHOUT: &[(&str, &str)] = &[("internal", "the code rules it out; a test that produces it would be a fault")];
-
 /// The parts of the sources that are tests.
 fn tests() -> Vec<String> {
     let part = |f: &File| {
@@ -33,9 +30,6 @@ fn every_code_is_produced_by_a_test() {
     let (tests, all) = (tests(), all());
     assert!(all.len() > 80, "the codes were not found");
     let tested = |forms: &[String]| forms.iter().any(|form| tests.iter().any(|text| text.contains(form)));
-    let excused = |code: &str| WITHOUT.iter().any(|(name, _)| *name == code);
-    let untested = all.iter().filter(|(code, forms)| !tested(forms) && !excused(code));
+    let untested = all.iter().filter(|(_, forms)| !tested(forms));
     none(untested.map(|(code, _)| (*code).to_owned()).collect(), "no test produces the code");
-    let idle = WITHOUT.iter().filter(|(code, _)| !all.iter().any(|(name, _)| name == code));
-    none(idle.map(|(code, _)| (*code).to_owned()).collect(), "excused, but there is no such code");
 }
