@@ -125,7 +125,7 @@ pub struct BenchArgs {
     /// Runs to measure
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
-    /// Profile one more run: a table of kernels on standard error, or a trace with --profile=FILE.json
+    /// Profile more runs: the ten longest nodes on standard error, or a trace of one with --profile=FILE.json
     #[arg(long, value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
     #[allow(clippy::option_option, reason = "clap's form of a flag whose value may be left out")]
     pub profile: Option<Option<PathBuf>>,

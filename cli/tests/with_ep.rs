@@ -116,7 +116,7 @@ fn bench_prints_the_fields_of_the_contract() {
     let args = ["bench", "m.onnx", "--random-inputs", "--profile", "--threads", "1"];
     place.ortolan(&args).assert().success().stdout_eq(file!["snapshots/bench.txt"]);
     let (_, _, err) = place.answer(&args);
-    assert!(err.contains("KERNEL") && err.contains("plain"), "{err}");
+    assert!(err.contains("GFLOP/S") && err.contains("plain") && err.contains("in parts"), "{err}");
 }
 
 #[test]

@@ -78,18 +78,13 @@ impl SessionEp {
         &self.version
     }
 
-    /// The opset in which it wants its programs.
-    pub(crate) fn opset(&self) -> &BTreeMap<String, u32> {
-        &self.opset
+    /// Makes the EP of a session, whose model was loaded with so many constants.
+    pub(crate) fn start(&self, constants: usize) -> Result<StartedEp> {
+        let (opset, set_aside) = (self.opset.clone(), self.set_aside.clone());
+        Ok(StartedEp { handle: self.create()?, opset, set_aside, shared: constants })
     }
 
-    /// Operators that it is not given, and why.
-    pub(crate) fn set_aside(&self) -> &BTreeMap<(String, String), Rejection> {
-        &self.set_aside
-    }
-
-    /// Makes the EP of a session.
-    pub(crate) fn start(&self) -> Result<Arc<EpHandle>> {
+    fn create(&self) -> Result<Arc<EpHandle>> {
         let list = match &self.devices {
             Some(list) => Arc::clone(list),
             None => Arc::new(self.factory.devices()?),
@@ -107,5 +102,24 @@ impl SessionEp {
             Error::new(codes::EP_NEW_FAILED, text).from_ep(self.name(), None)
         })?;
         self.factory.create(device, &self.options).map(Arc::new)
+    }
+}
+
+/// The EP of one session.
+#[derive(Debug)]
+pub(crate) struct StartedEp {
+    pub handle: Arc<EpHandle>,
+    /// The opset in which it wants its programs.
+    pub opset: BTreeMap<String, u32>,
+    /// Operators that it is not given, and why.
+    pub set_aside: BTreeMap<(String, String), Rejection>,
+    /// Constants that all programs of the session have: those of the loaded model.
+    pub shared: usize,
+}
+
+impl StartedEp {
+    /// Whether its device is taken to have memory of its own.
+    pub fn own_memory(&self) -> bool {
+        crate::partition::has_own_memory(self.handle.device().kind)
     }
 }

@@ -2,10 +2,12 @@
 
 pub mod abi;
 pub mod codes;
+mod compile;
 pub mod ep;
 pub mod error;
 mod exec;
 pub mod host;
+mod once;
 mod partition;
 mod passes;
 mod plan;

@@ -78,14 +78,16 @@ unsafe impl Sync for Program {}
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Program {
-    /// The graph in the dialect of an EP with these opsets.
-    pub fn new(source: &Graph, opset: &BTreeMap<String, u32>) -> Result<Arc<Program>> {
+    /// The graph in the dialect of an EP with these opsets. Its first `shared` constants are those of the loaded model, whose
+    /// ids mean the same bytes in every program of a session; others have ids of their own in each.
+    pub fn new(source: &Graph, opset: &BTreeMap<String, u32>, shared: usize) -> Result<Arc<Program>> {
         let opsets: Vec<Opset> =
             opset.iter().map(|(domain, &version)| Opset { domain: domain.as_str().into(), version }).collect();
         let dialect = project(source, &opsets, &Default::default())?;
         let graph = Arc::new(dialect.graph);
+        let id = NEXT_ID.fetch_add(1, Relaxed);
         let mut b = Builder { graph: &graph, tables: Tables::default(), ids: Vec::new(), types: Types::default() };
-        b.build(opset);
+        b.build(opset, |c| if c.index() < shared { c.raw().into() } else { id << 32 | u64::from(c.raw()) });
         let Builder { mut tables, ids, types, .. } = b;
         tables.ids = ids.into();
         tables.types = types.all.into();
@@ -104,7 +106,7 @@ impl Program {
             let sources = unit_of.get(&node).map_or(vec![node], |&u| units[u].sources.clone());
             sources.iter().for_each(|s| forms[s.index()] = Form::Missing(why.clone()));
         }
-        let raw = table(&tables);
+        let raw = table(id, &tables);
         Ok(Arc::new(Program { raw, forms, units, unit_of, ranks, tables, graph }))
     }
 
@@ -208,11 +210,11 @@ fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-fn table(t: &Tables) -> raw::Program {
+fn table(id: u64, t: &Tables) -> raw::Program {
     raw::Program {
         struct_size: size_of::<raw::Program>() as u32,
         version: 1,
-        id: NEXT_ID.fetch_add(1, Relaxed),
+        id,
         nodes: t.nodes.as_ptr(),
         values: t.values.as_ptr(),
         graphs: t.graphs.as_ptr(),
@@ -251,8 +253,8 @@ struct Types {
 }
 
 impl Builder<'_> {
-    fn build(&mut self, opset: &BTreeMap<String, u32>) {
-        self.constants();
+    fn build(&mut self, opset: &BTreeMap<String, u32>, id: impl Fn(ConstId) -> u64) {
+        self.constants(id);
         self.exprs();
         self.values();
         self.nodes();
@@ -269,10 +271,9 @@ impl Builder<'_> {
         Span { at: count(at), len: count(self.ids.len() - at) }
     }
 
-    fn constants(&mut self) {
+    fn constants(&mut self, id: impl Fn(ConstId) -> u64) {
         let graph = self.graph;
-        let all =
-            graph.constants().iter().map(|c| raw::Constant { value: self.constant(c), id: u64::from(c.id.raw()) });
+        let all = graph.constants().iter().map(|c| raw::Constant { value: self.constant(c), id: id(c.id) });
         self.tables.constants = all.collect();
     }
 

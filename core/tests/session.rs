@@ -193,6 +193,32 @@ fn ep_options_and_devices_are_checked_by_the_ep() {
 }
 
 #[test]
+fn a_run_is_stopped_although_its_ep_finished_it() {
+    let deaf = fake("deaf", &[("ops", "*"), ("break", "deaf"), ("sleep_us", "60000")]);
+    let m = model(graph([value("x", F32, &["2"])], [], [node("Relu", &["x"], &["y"])], [value("y", F32, &["2"])]));
+    let s = session([deaf], m);
+    let x = [1.0f32, -1.0];
+    let timeout = RunOptions { timeout: Some(Duration::from_millis(20)), ..RunOptions::default() };
+    assert_eq!(s.run_with([("x", view(&[2], &x))], &timeout).unwrap_err().code(), "timeout");
+    let token = CancelToken::new();
+    let cancel = RunOptions { cancel: Some(token.clone()), ..RunOptions::default() };
+    let run = |s: &Session| s.run_with([("x", view(&[2], &x))], &cancel).map(|out| floats(&out, "y"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(20));
+            token.cancel();
+        });
+        assert_eq!(run(&s).unwrap_err().code(), "cancelled");
+    });
+    let mut binding = s.bind().unwrap();
+    binding.input("x", vec![1.0f32, 2.0]).unwrap();
+    assert_eq!(binding.run_with(&timeout).unwrap_err().code(), "timeout");
+    token.reset();
+    assert_eq!(run(&s).unwrap(), [1.0, 0.0]);
+    assert_eq!(floats(&binding.run().unwrap(), "y"), [1.0, 2.0]);
+}
+
+#[test]
 fn a_run_can_be_cancelled_and_has_a_time_limit() {
     let s = session([fake("slow", &[("ops", "*"), ("sleep_us", "400000")])], chain());
     let token = CancelToken::new();

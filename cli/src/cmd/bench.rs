@@ -83,15 +83,20 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     Ok(true)
 }
 
-/// One more run with a profile, if it was asked for: a trace file, or a table beside the results.
+/// Runs whose mean is in the table of a profile.
+const PROFILED: u32 = 10;
+
+/// More runs with a profile, if it was asked for: a trace file of one, or a table of several beside the results.
 fn profiled(args: &BenchArgs, opened: &Opened, feed: &Feed, err: &mut dyn Write) -> Result<()> {
     let Some(file) = &args.profile else { return Ok(()) };
     let options = RunOptions { timeout: args.feed.timeout, profile: true, ..RunOptions::default() };
-    let outputs = opened.run(feed, &options)?;
-    match (file, outputs.profile()) {
-        (Some(file), Some(events)) => profile::write(file, events),
-        (None, Some(events)) => print(err, &profile::table(events)),
-        (_, None) => Ok(()),
+    let run = || opened.run(feed, &options).map(|outputs| outputs.profile().cloned().unwrap_or_default());
+    match file {
+        Some(file) => profile::write(file, &run()?),
+        None => {
+            let runs = (0..PROFILED.min(args.runs)).map(|_| run()).collect::<Result<Vec<_>>>()?;
+            print(err, &profile::table(&runs))
+        }
     }
 }
 

@@ -5,12 +5,23 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::{Error, Result, codes};
+
 /// The word says: go on.
 pub(crate) const GO: u32 = 0;
 /// Somebody cancelled.
 pub(crate) const CANCEL: u32 = 1;
 /// The time is up.
 pub(crate) const TIME_UP: u32 = 2;
+
+/// The error of a run that this word stops; none while it says go on.
+pub(crate) fn stopped(word: &AtomicU32) -> Result<()> {
+    match word.load(Relaxed) {
+        GO => Ok(()),
+        TIME_UP => Err(Error::new(codes::TIMEOUT, "the run was stopped because its time was up")),
+        _ => Err(Error::new(codes::CANCELLED, "the run was cancelled")),
+    }
+}
 
 /// Cancels the runs that it was given to. Clones are the same token.
 #[derive(Clone, Debug, Default)]
@@ -93,6 +104,13 @@ impl Deadline {
 
     pub fn word(&self) -> &AtomicU32 {
         &self.word
+    }
+
+    /// Sets the word if the time is up, however late the clock's thread is.
+    pub fn look(&self) {
+        if Instant::now() >= self.key.0 {
+            let _ = self.word.compare_exchange(GO, TIME_UP, Relaxed, Relaxed);
+        }
     }
 }
 

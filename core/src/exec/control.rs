@@ -1,12 +1,11 @@
 //! `If`, `Loop` and `Scan`: bodies that the executor walks on the lane of the run.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use ortolan_ep_abi::raw;
 use ortolan_graph::ir::DType;
 
-use super::cancel::GO;
+use super::cancel::stopped;
 use super::run::{Run, buffer_of};
 use super::slot::Held;
 use crate::error::{Error, Result, codes};
@@ -123,7 +122,7 @@ impl<'r> Run<'r> {
         let mut stacks: Vec<Rowset> = s.scans.iter().map(|_| Rowset::default()).collect();
         let mut trip = 0i64;
         while go_on && trip < trips {
-            self.go()?;
+            stopped(self.cancel)?;
             let (iter, cond) = (self.scalar_shape(s.iter_in), self.scalar_shape(s.cond_in));
             self.set_scalar(s.iter_in, DType::I64, &trip.to_ne_bytes(), iter)?;
             self.set_scalar(s.cond_in, DType::Bool, &[1], cond)?;
@@ -140,13 +139,6 @@ impl<'r> Run<'r> {
         self.stack(&s.scans, stacks)
     }
 
-    fn go(&self) -> Result<()> {
-        if self.cancel.load(Relaxed) != GO {
-            return Err(Error::new(codes::CANCELLED, "the run was cancelled"));
-        }
-        Ok(())
-    }
-
     pub fn scan(&mut self, s: &'r ScanStep) -> Result<()> {
         self.own(s.rows.iter().map(|r| r.from).collect::<Vec<_>>().into_iter())?;
         let sources = s.rows.iter().map(|r| self.source(r)).collect::<Result<Vec<_>>>()?;
@@ -159,7 +151,7 @@ impl<'r> Run<'r> {
         self.own(s.states.iter().map(|c| c.inside))?;
         let mut stacks: Vec<Rowset> = s.scans.iter().map(|_| Rowset::default()).collect();
         for trip in 0..trips {
-            self.go()?;
+            stopped(self.cancel)?;
             for (row, source) in s.rows.iter().zip(&sources) {
                 let at = if row.reverse { trips - 1 - trip } else { trip };
                 let tensor = self.row(source, at)?;

@@ -162,10 +162,15 @@ impl Memory {
             }
         }
         let at = (0..2).find(|&i| free(&self.outs[k][i])).unwrap_or(0);
+        // An output that has grown may go on growing: it gets room for some further runs.
+        let mut room = bytes;
         if let Some(old) = self.outs[k][at].take() {
+            if old.capacity() < bytes {
+                room = bytes.saturating_add(bytes / 4);
+            }
             self.gone(old.capacity());
         }
-        let buffer = Arc::new(self.make(bytes)?);
+        let buffer = Arc::new(self.make(room).or_else(|_| self.make(bytes))?);
         self.outs[k][at] = Some(Arc::clone(&buffer));
         Ok(buffer)
     }

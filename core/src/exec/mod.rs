@@ -16,7 +16,7 @@ mod slot;
 
 pub(crate) use bind::{Unbound, symbols_of};
 pub use cancel::CancelToken;
-pub(crate) use cancel::{Deadline, GO};
+pub(crate) use cancel::{Deadline, GO, stopped};
 pub(crate) use lane::{Lane, Lanes};
 pub(crate) use memory::Account;
 pub use profile::{Profile, ProfileEvent};

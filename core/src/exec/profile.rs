@@ -1,5 +1,6 @@
 //! What a profiled run took: steps of the plan and the kernels that EPs report, as a trace that Perfetto opens.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use ortolan_ep_abi::raw::{self, NONE};
@@ -21,9 +22,9 @@ pub struct ProfileEvent {
     pub name: String,
     /// The EP, or `host`.
     pub ep: String,
-    /// Number of the graph's node.
+    /// Number of the graph's node, the first if the kernel stands for several; none for what the host did.
     pub node: Option<u32>,
-    /// The node, for people.
+    /// The nodes, for people.
     pub place: String,
     /// Worker, 0 is the caller.
     pub worker: u32,
@@ -38,7 +39,7 @@ pub struct ProfileEvent {
 }
 
 impl Profile {
-    /// Writes the trace-event format of Chrome and Perfetto: one track per worker, times in µs.
+    /// Writes the trace-event format of Chrome and Perfetto: one track per worker, times in µs, parts around their kernels.
     pub fn write_trace(&self, mut to: impl Write) -> io::Result<()> {
         let start = self.events.iter().map(|e| e.start_ns).min().unwrap_or(0);
         to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
@@ -51,6 +52,12 @@ impl Profile {
             });
             let comma = if at > 0 { ",\n" } else { "\n" };
             write!(to, "{comma}{event}")?;
+        }
+        let workers: BTreeSet<u32> = self.events.iter().map(|e| e.worker).collect();
+        for worker in workers {
+            let name = if worker == 0 { "caller".to_owned() } else { format!("worker {worker}") };
+            let event = json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": worker, "args": { "name": name } });
+            write!(to, ",\n{event}")?;
         }
         to.write_all(b"\n]}\n")
     }
@@ -125,5 +132,7 @@ mod tests {
         assert_eq!((events[0]["ts"].as_f64(), events[1]["ts"].as_f64()), (Some(2.0), Some(0.0)));
         assert_eq!((events[0]["tid"].as_u64(), events[0]["args"]["gflops"].as_f64()), (Some(1), Some(2.0)));
         assert_eq!(events[1]["cat"], "a\"b");
+        assert_eq!((events[2]["ph"].as_str(), events[2]["args"]["name"].as_str()), (Some("M"), Some("worker 1")));
+        assert_eq!(events.len(), 3);
     }
 }

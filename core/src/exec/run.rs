@@ -2,13 +2,13 @@
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::AtomicU32;
 
 use ortolan_ep_abi::raw::{self, OK, VALUE_DONATED, WANT_ANY};
 
 use smallvec::SmallVec;
 
-use super::cancel::{GO, TIME_UP};
+use super::cancel::stopped;
 use super::frame::{Frame, into_bound};
 use super::lane::Lane;
 use super::pending::Pending;
@@ -39,17 +39,15 @@ impl<'r> Run<'r> {
 
     /// Says "timeout" where the time was up.
     fn in_time(&self, error: Error) -> Error {
-        if error.is(codes::CANCELLED) && self.cancel.load(Relaxed) == TIME_UP {
-            return Error::new(codes::TIMEOUT, "the run was stopped because its time was up");
+        match stopped(self.cancel) {
+            Err(stopped) if error.is(codes::CANCELLED) => stopped,
+            _ => error,
         }
-        error
     }
 
     pub fn steps(&mut self, steps: &'r [Step]) -> Result<()> {
         for step in steps {
-            if self.cancel.load(Relaxed) != GO {
-                return Err(Error::new(codes::CANCELLED, "the run was cancelled"));
-            }
+            stopped(self.cancel)?;
             let (done, deaths) = match step {
                 Step::Run(run) => (self.part(run), &run.deaths),
                 Step::Copy { from, to, space, deaths } => (self.copy(*from, *to, *space), deaths),
@@ -133,7 +131,7 @@ impl<'r> Run<'r> {
         let status = unsafe { part.run(&mut plugin[step.part as usize], &call) };
         let outcome = match status {
             Ok(OK) => Ok(()),
-            Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.has_node(node).then(|| plan.place(node))),
+            Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.place_in(step.part, node)),
             Err(refusal) => Err(Error::from(refusal).from_ep(part.ep().name(), None)),
         };
         drop(ctx);

@@ -52,7 +52,7 @@ pub(crate) fn ask(cx: &Cx<'_>, at: usize) -> Offers {
     let ep = &cx.eps[at];
     let program = &ep.program;
     let mut found = Found { of: HashMap::new(), groups: Vec::new() };
-    for graph in program.graph().body_ids() {
+    for graph in program.graph().live_bodies() {
         let mut asked = Vec::new();
         for &node in &program.graph().body(graph).nodes {
             match askable(ep, node) {
@@ -68,7 +68,7 @@ pub(crate) fn ask(cx: &Cx<'_>, at: usize) -> Offers {
 }
 
 /// Whether the EP may be asked about a node of its dialect.
-fn askable(ep: &EpCx, node: NodeId) -> Result<(), Rejection> {
+pub(crate) fn askable(ep: &EpCx, node: NodeId) -> Result<(), Rejection> {
     let (program, n) = (&ep.program, ep.program.graph().node(node));
     if let Form::Missing(why) = program.form(program.sources(node)[0]) {
         return Err(Rejection::host(codes::NOT_ASKED, why.as_str()));

@@ -19,6 +19,8 @@ pub(crate) enum Place {
     Executor,
     /// It depends on constants only and goes along with every part that needs it.
     Constant,
+    /// A run's sizes tell its types, and then it gets a place.
+    Later,
     /// In a body of this node, which an EP runs whole.
     Inside(NodeId),
 }

@@ -13,7 +13,7 @@ const TRANSFER_NS: f64 = 10_000.0;
 const TRANSFER_NS_PER_BYTE: f64 = 0.1;
 
 /// Whether an EP on a device of this kind is taken to have memory of its own.
-pub(super) fn has_own_memory(kind: u32) -> bool {
+pub(crate) fn has_own_memory(kind: u32) -> bool {
     kind != raw::DEVICE_CPU
 }
 

@@ -38,7 +38,7 @@ impl PartSpec {
 }
 
 /// A description over these lists, which must outlive it.
-pub(super) fn part_desc(nodes: &[u32], inputs: &[u32], outputs: &[u32], flags: u32) -> PartDesc {
+pub(crate) fn part_desc(nodes: &[u32], inputs: &[u32], outputs: &[u32], flags: u32) -> PartDesc {
     let count = |list: &[u32]| u32::try_from(list.len()).unwrap_or(u32::MAX);
     PartDesc {
         nodes: nodes.as_ptr(),

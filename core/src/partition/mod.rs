@@ -18,10 +18,11 @@ use std::sync::Arc;
 use ortolan_graph::Graph;
 use ortolan_graph::ir::{ExprId, ExprOp, GraphId, NodeId, Uses, ValueId};
 
-pub(crate) use ask::{Offer, OfferGroup, Offers};
+pub(crate) use ask::{Offer, OfferGroup, Offers, askable};
 use assign::Choice;
 pub(crate) use assign::{Bans, Place};
-pub(crate) use desc::PartSpec;
+pub(crate) use cost::has_own_memory;
+pub(crate) use desc::{PartSpec, part_desc};
 pub use report::{EpAnswer, NOBODY, NodeReport, PartReport, Report};
 
 use crate::abi::{EpHandle, Rejection};
@@ -193,6 +194,29 @@ pub(crate) fn first_choice(cx: &Cx<'_>, offers: &[Offers]) -> Partition {
     let (bans, forced) = (Bans::default(), HashSet::new());
     let places = Choice { cx, offers, bans: &bans, forced: &forced }.make();
     Partition { places, parts: Vec::new(), graphs: BTreeMap::new(), estimate_ns: f64::NAN }
+}
+
+/// The first choice of places where branches wait for sizes. Nodes whose types follow from such a branch are placed later;
+/// one that nobody takes is an error unless it is `open`: it may not run at all.
+pub(crate) fn outlook(cx: &Cx<'_>, offers: &[Offers], open: &HashSet<NodeId>) -> Result<Partition> {
+    let (bans, forced) = (Bans::default(), HashSet::new());
+    let choice = Choice { cx, offers, bans: &bans, forced: &forced };
+    let mut split = first_choice(cx, offers);
+    let waits = |n: NodeId| {
+        let untold = |r: Rejection| r.code == codes::UNKNOWN_RANK.name() || r.code == codes::UNTYPED.name();
+        (0..offers.len()).any(|ep| reason(offers, &bans, ep, n).is_some_and(untold))
+    };
+    for node in cx.graph.live_nodes() {
+        if split.places[node.index()] != Place::None {
+            continue;
+        }
+        if waits(node) {
+            split.places[node.index()] = Place::Later;
+        } else if !open.contains(&node) {
+            return Err(nobody(&choice, node, 0));
+        }
+    }
+    Ok(split)
 }
 
 /// An EP that could run all and by the estimates would be faster than the split.

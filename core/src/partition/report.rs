@@ -36,8 +36,8 @@ pub struct NodeReport {
     pub name: String,
     /// Operator, with its domain unless it is the standard one.
     pub op: String,
-    /// `ep`, `executor` (control flow), `constant` (evaluated where it is used), `inside` (a body that an EP runs whole) or
-    /// [`NOBODY`].
+    /// `ep`, `executor` (control flow), `constant` (evaluated where it is used), `inside` (a body that an EP runs whole),
+    /// `later` (the first run tells its types, and it gets a place then) or [`NOBODY`].
     pub place: &'static str,
     /// The EP that runs it.
     pub ep: Option<String>,
@@ -103,6 +103,7 @@ impl Report {
                     Place::Executor => "executor",
                     Place::Constant => "constant",
                     Place::Inside(_) => "inside",
+                    Place::Later => "later",
                     Place::None => NOBODY,
                 },
                 ep: mine.map(name),

@@ -3,9 +3,10 @@
 use ortolan_graph::Graph;
 
 use crate::error::Result;
+use crate::once::Evaluator;
 
-pub(super) fn run(graph: &mut Graph) -> Result<bool> {
+pub(super) fn run(graph: &mut Graph, _: &mut Evaluator<'_>) -> Result<usize> {
     let before = graph.live_nodes().len();
     graph.edit().finish()?;
-    Ok(graph.live_nodes().len() != before)
+    Ok(before - graph.live_nodes().len())
 }

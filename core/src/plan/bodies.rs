@@ -42,7 +42,7 @@ impl Builder<'_> {
     fn conditional(&mut self, id: NodeId, ins: &[Option<Slot>], outs: &[Option<Slot>]) -> Option<Result<Step>> {
         let node = self.graph.node(id);
         let cond = (*ins.first()?)?;
-        let (then, els) = (control::body(node, "then_branch")?, control::body(node, "else_branch")?);
+        let (then, els) = (control::body(node, control::branch(true))?, control::body(node, control::branch(false))?);
         let build = |b: &mut Self| {
             let (then, els) = (b.branch(then, outs)?, b.branch(els, outs)?);
             Ok(Step::If { node: id.raw(), cond, then, els, deaths: Box::new([]) })

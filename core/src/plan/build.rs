@@ -18,21 +18,7 @@ use crate::value::{SpaceId, Tensor, Value};
 ///
 /// `symbols` is how many numbers of symbols a call carries: as many as the EPs' dialects have.
 pub(crate) fn build(graph: &Graph, split: &Partition, parts: &[Arc<PartHandle>], symbols: usize) -> Result<Plan> {
-    let mut b = Builder {
-        graph,
-        split,
-        parts,
-        slots: Vec::new(),
-        spaces: Vec::new(),
-        owners: Vec::new(),
-        home: HashMap::new(),
-        moved: HashMap::new(),
-        pinned: HashSet::new(),
-        presets: Vec::new(),
-        wanted: wanted(graph, split, parts),
-        once: Vec::new(),
-        copies: 0,
-    };
+    let mut b = Builder::new(graph, split, parts);
     let inputs: Vec<Slot> = graph.main().inputs.iter().map(|&v| b.slot(v, GraphId::MAIN)).collect();
     b.defaults()?;
     let mut steps = b.graph(GraphId::MAIN)?;
@@ -47,23 +33,23 @@ pub(crate) fn build(graph: &Graph, split: &Partition, parts: &[Arc<PartHandle>],
         }
     }
     b.finish(&mut steps, GraphId::MAIN, &outputs);
-    let handed_out = handed_out(&outputs, &b.fixed());
-    let widest = split.parts.iter().map(|p| p.inputs.len()).max().unwrap_or(0);
-    Ok(Plan {
-        steps: steps.into(),
-        once: b.once.into(),
-        slots: b.slots.into(),
-        parts: parts.into(),
-        inputs: inputs.into(),
-        handed_out,
-        outputs: outputs.into(),
-        presets: b.presets,
-        binder: Binder::new(graph, symbols),
-        widest,
-        copies: b.copies,
-        owners: owners(parts),
-        nodes: names(graph),
-    })
+    Ok(b.plan(steps, inputs, outputs, symbols))
+}
+
+/// Makes a plan of parts that need nothing of a run, and says where the values lie that they make.
+pub(crate) fn build_once(
+    graph: &Graph,
+    split: &Partition,
+    parts: &[Arc<PartHandle>],
+    symbols: usize,
+) -> Result<(Plan, Vec<(ValueId, Slot)>)> {
+    let mut b = Builder::new(graph, split, parts);
+    for &body in split.graphs.keys() {
+        b.graph(body)?;
+    }
+    let made =
+        split.parts.iter().flat_map(|p| values(&p.outputs)).filter_map(|v| Some((v, *b.home.get(&v)?))).collect();
+    Ok((b.plan(Vec::new(), Vec::new(), Vec::new(), symbols), made))
 }
 
 /// Outputs whose slot nobody needs afterwards.
@@ -128,7 +114,45 @@ pub(super) struct Builder<'a> {
     copies: usize,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(graph: &'a Graph, split: &'a Partition, parts: &'a [Arc<PartHandle>]) -> Builder<'a> {
+        Builder {
+            graph,
+            split,
+            parts,
+            slots: Vec::new(),
+            spaces: Vec::new(),
+            owners: Vec::new(),
+            home: HashMap::new(),
+            moved: HashMap::new(),
+            pinned: HashSet::new(),
+            presets: Vec::new(),
+            wanted: wanted(graph, split, parts),
+            once: Vec::new(),
+            copies: 0,
+        }
+    }
+
+    fn plan(self, steps: Vec<Step>, inputs: Vec<Slot>, outputs: Vec<Slot>, symbols: usize) -> Plan {
+        let handed_out = handed_out(&outputs, &self.fixed());
+        Plan {
+            steps: steps.into(),
+            once: self.once.into(),
+            slots: self.slots.into(),
+            parts: self.parts.into(),
+            inputs: inputs.into(),
+            handed_out,
+            outputs: outputs.into(),
+            presets: self.presets,
+            binder: Binder::new(self.graph, symbols),
+            widest: self.split.parts.iter().map(|p| p.inputs.len()).max().unwrap_or(0),
+            copies: self.copies,
+            owners: owners(self.parts),
+            nodes: names(self.graph),
+            sources: Box::default(),
+        }
+    }
+
     pub(super) fn new_slot(&mut self, info: SlotInfo, space: SpaceId, owner: GraphId) -> Slot {
         self.slots.push(info);
         self.spaces.push(space);

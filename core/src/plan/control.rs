@@ -16,6 +16,11 @@ pub(crate) fn body(node: &Node, attr: &str) -> Option<GraphId> {
     }
 }
 
+/// The attribute that holds the branch for a condition.
+pub(crate) fn branch(condition: bool) -> &'static str {
+    if condition { "then_branch" } else { "else_branch" }
+}
+
 /// Integers of an attribute, or as many of `default`.
 pub(crate) fn ints(node: &Node, attr: &str, count: usize, default: i64) -> Vec<i64> {
     match node.attr(attr).and_then(AttrValue::as_ints) {

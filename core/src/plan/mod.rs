@@ -10,12 +10,13 @@ mod build;
 pub(crate) mod control;
 mod deaths;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ortolan_graph::ir::{DType, Name};
 
 pub(crate) use binder::{Binder, DimRule, InputRule, fits};
-pub(crate) use build::build;
+pub(crate) use build::{build, build_once};
 
 use crate::abi::{EpHandle, PartHandle};
 use crate::value::{SpaceId, Value};
@@ -47,7 +48,12 @@ pub(crate) struct Plan {
     owners: Box<[(SpaceId, Arc<EpHandle>)]>,
     /// Name and operator of each of the graph's nodes, for messages.
     nodes: Box<[(Name, Name)]>,
+    /// By part: the graph's nodes behind nodes that its EP's dialect writes otherwise.
+    pub sources: Box<[Sources]>,
 }
+
+/// Nodes of a dialect that have numbers of their own, and the graph's nodes that each stands for.
+pub(crate) type Sources = HashMap<u32, Box<[u32]>>;
 
 impl Plan {
     /// Who copies to and from a memory space.
@@ -55,9 +61,19 @@ impl Plan {
         self.owners.iter().find(|o| o.0 == space).map(|o| &o.1)
     }
 
-    /// Whether there is a node of that number.
-    pub fn has_node(&self, node: u32) -> bool {
-        (node as usize) < self.nodes.len()
+    /// The graph's nodes that a part's EP calls by this number; none for what is no node.
+    pub fn sources_of(&self, part: u32, node: u32) -> Vec<u32> {
+        match self.sources.get(part as usize).and_then(|s| s.get(&node)) {
+            Some(sources) => sources.to_vec(),
+            None if (node as usize) < self.nodes.len() => vec![node],
+            None => Vec::new(),
+        }
+    }
+
+    /// How errors name the node that a part's EP calls by this number.
+    pub fn place_in(&self, part: u32, node: u32) -> Option<String> {
+        let places: Vec<String> = self.sources_of(part, node).into_iter().map(|n| self.place(n)).collect();
+        (!places.is_empty()).then(|| places.join(", "))
     }
 
     /// How errors name a node.

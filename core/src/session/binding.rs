@@ -6,8 +6,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::maker::Ready;
+use super::plans::Plans;
 use super::run::{self, Stop};
-use super::{Outputs, Plans, RunOptions, Session, place_all};
+use super::{Outputs, RunOptions, Session, place_all};
 use crate::error::{Error, Result, codes};
 use crate::exec::{Lane, Run};
 use crate::pool::Pool;
@@ -114,7 +115,7 @@ impl<'s> Binding<'s> {
                     Given::Value(v) | Given::Kept(v) => Some((at, Input::Shared(v))),
                     Given::Nothing | Given::Lost => None,
                 });
-                keyed.of(&given.collect::<SmallVec<[_; 8]>>())?
+                self.session.ready(keyed, &given.collect::<SmallVec<[_; 8]>>())?
             }
         };
         match self.lane.take() {
@@ -147,6 +148,7 @@ impl<'s> Binding<'s> {
         let result = place_all(&mut run, inputs.into_iter().map(|(at, input)| (Ok(at), input)))
             .and_then(|()| run.bind().map_err(Error::from))
             .and_then(|()| run.all())
+            .and_then(|()| stop.in_time())
             .and_then(|()| run::outputs(&mut run, &session.io));
         match &result {
             Ok(outputs) => {

@@ -1,24 +1,29 @@
 //! Makes plans: asks, splits, compiles, and begins again with what a failure taught.
 
-use std::any::Any;
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ortolan_ep_abi::raw;
 use ortolan_graph::Graph;
-use ortolan_graph::ir::{AttrValue, ConstId, Data, NodeId};
+use ortolan_graph::ir::NodeId;
 
 use super::SessionOptions;
-use crate::abi::{Answer, Compiling, PartHandle, Ports, Rejection, Setup};
-use crate::ep::SessionEp;
+use crate::abi::{Answer, PartHandle, Rejection, Setup};
+use crate::compile::{compile, constants, release};
+use crate::ep::StartedEp;
 use crate::error::{Error, Result, codes};
 use crate::exec::{Account, GO, Lane, Lanes, Run};
-use crate::partition::{Bans, Cx, EpCx, Offers, PartSpec, Report, first_choice, partition};
-use crate::plan::{self, Plan};
+use crate::partition::{Bans, Cx, EpCx, Offers, PartSpec, Report, first_choice, outlook, partition};
+use crate::plan::{self, Plan, Sources};
 use crate::program::Program;
-use crate::value::SpaceId;
+
+/// What all plans of a session are made with.
+pub(super) struct Means {
+    pub eps: Vec<StartedEp>,
+    pub options: SessionOptions,
+    pub account: Arc<Account>,
+    pub width: u32,
+}
 
 /// A plan with its lanes and its report.
 pub(super) struct Ready {
@@ -34,9 +39,7 @@ pub(super) struct Ready {
 pub(super) struct Maker {
     graph: Arc<Graph>,
     eps: Vec<EpCx>,
-    width: u32,
-    min_gain_ns: f64,
-    account: Arc<Account>,
+    means: Arc<Means>,
     /// Symbols of the largest dialect.
     symbols: usize,
     state: Mutex<State>,
@@ -53,22 +56,17 @@ struct State {
 }
 
 impl Maker {
-    pub fn new(
-        graph: Graph,
-        eps: &[SessionEp],
-        options: &SessionOptions,
-        account: Arc<Account>,
-        width: u32,
-    ) -> Result<Maker> {
-        let mut cxs = Vec::new();
-        for ep in eps {
-            let program = Program::new(&graph, ep.opset())?;
-            cxs.push(EpCx::new(ep.start()?, program, ep.set_aside().clone()));
+    /// `notes` are for every report.
+    pub fn new(graph: Graph, means: &Arc<Means>, notes: Vec<String>) -> Result<Maker> {
+        let mut eps = Vec::new();
+        for ep in &means.eps {
+            let program = Program::new(&graph, &ep.opset, ep.shared)?;
+            eps.push(EpCx::new(Arc::clone(&ep.handle), program, ep.set_aside.clone()));
         }
-        let symbols = cxs.iter().map(|e| e.program.raw().symbol_count as usize).max().unwrap_or(0);
+        let symbols = eps.iter().map(|e| e.program.raw().symbol_count as usize).max().unwrap_or(0);
         let symbols = symbols.max(graph.exprs().symbols().len());
-        let min_gain_ns = options.min_gain_ns;
-        Ok(Maker { graph: Arc::new(graph), eps: cxs, width, min_gain_ns, account, symbols, state: Mutex::default() })
+        let state = Mutex::new(State { notes, ..State::default() });
+        Ok(Maker { graph: Arc::new(graph), eps, means: Arc::clone(means), symbols, state })
     }
 
     pub fn graph(&self) -> &Arc<Graph> {
@@ -86,13 +84,17 @@ impl Maker {
         vec![-1; self.symbols]
     }
 
+    fn cx<'a>(&'a self, symbols: &'a [i64]) -> Cx<'a> {
+        Cx::new(&self.graph, &self.eps, symbols, self.means.width, self.means.options.min_gain_ns)
+    }
+
     /// Makes the plan for these numbers of symbols, -1 for unknown.
     pub fn make(&self, symbols: &[i64]) -> Result<Ready> {
         // One at a time: a build uses all threads anyway.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Parts for fixed shapes go with the last plan that has them.
         state.compiled.retain(|(_, symbols), part| symbols.is_empty() || Arc::strong_count(part) > 1);
-        let cx = Cx::new(&self.graph, &self.eps, symbols, self.width, self.min_gain_ns);
+        let cx = self.cx(symbols);
         let offers = self.offers(&cx, &mut state);
         let mut bans = Bans::default();
         loop {
@@ -102,12 +104,13 @@ impl Maker {
             }
             let Some(parts) = self.compile_all(symbols, &split.parts, &mut bans, &mut state)? else { continue };
             let mut plan = plan::build(&self.graph, &split, &parts, self.symbols)?;
+            plan.sources = split.parts.iter().map(|p| sources(&self.eps[p.ep].program, p)).collect();
             self.run_once(&mut plan)?;
             let mut report = Report::new(&cx, &offers, &bans, &split);
             report.copies = plan.copies;
             report.notes.clone_from(&state.notes);
             let holds_constants = parts.iter().any(|p| p.holds_constants());
-            return Ok(Ready { lanes: Lanes::new(Arc::clone(&self.account)), plan, report, holds_constants });
+            return Ok(Ready { lanes: Lanes::new(Arc::clone(&self.means.account)), plan, report, holds_constants });
         }
     }
 
@@ -115,14 +118,27 @@ impl Maker {
     pub fn preview(&self) -> Result<Report> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let symbols = self.no_symbols();
-        let cx = Cx::new(&self.graph, &self.eps, &symbols, self.width, self.min_gain_ns);
+        let cx = self.cx(&symbols);
         let offers = self.offers(&cx, &mut state);
         let mut bans = Bans::default();
         let split = partition(&cx, &offers, &mut bans)?;
         let mut report = Report::new(&cx, &offers, &bans, &split);
+        report.notes.clone_from(&state.notes);
         report
             .notes
             .push("an EP wants fixed shapes: plans are made at the first run with each set of shapes".to_owned());
+        Ok(report)
+    }
+
+    /// Who takes which node, as far as that can be told before branches are decided: `open` are the nodes of those branches.
+    pub fn outlook(&self, open: &HashSet<NodeId>) -> Result<Report> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let symbols = self.no_symbols();
+        let cx = self.cx(&symbols);
+        let offers = self.offers(&cx, &mut state);
+        let split = outlook(&cx, &offers, open)?;
+        let mut report = Report::new(&cx, &offers, &Bans::default(), &split);
+        report.notes.clone_from(&state.notes);
         Ok(report)
     }
 
@@ -130,7 +146,7 @@ impl Maker {
     pub fn survey(&self) -> Report {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let symbols = self.no_symbols();
-        let cx = Cx::new(&self.graph, &self.eps, &symbols, self.width, self.min_gain_ns);
+        let cx = self.cx(&symbols);
         let offers = self.offers(&cx, &mut state);
         Report::new(&cx, &offers, &Bans::default(), &first_choice(&cx, &offers))
     }
@@ -153,7 +169,7 @@ impl Maker {
         let mut fine = true;
         for spec in parts {
             let ep = &self.eps[spec.ep];
-            let setup = Setup { symbols: cx.hints, ..Setup::plain(ep.handle.name(), self.width) };
+            let setup = Setup { symbols: cx.hints, ..Setup::plain(ep.handle.name(), self.means.width) };
             let answers = ep.handle.claim(&setup, ep.program.raw(), &spec.desc());
             let refused: Vec<(u32, Rejection)> = match answers {
                 Ok(answers) => spec.nodes.iter().copied().zip(answers.of).filter_map(rejected).collect(),
@@ -190,7 +206,8 @@ impl Maker {
                 parts.push(Arc::clone(part));
                 continue;
             }
-            match self.compile(ep, symbols, spec, &holders) {
+            let release = |constant| holders.release(constant);
+            match compile(ep, symbols, self.means.width, spec, &release) {
                 Ok(part) => {
                     let part = Arc::new(part);
                     state.compiled.insert(key, Arc::clone(&part));
@@ -210,38 +227,14 @@ impl Maker {
         Ok(Some(parts))
     }
 
-    fn compile(&self, ep: &EpCx, symbols: &[i64], spec: &PartSpec, holders: &Holders<'_>) -> Result<PartHandle> {
-        let setup = Setup { symbols, ..Setup::plain(ep.handle.name(), self.width) };
-        let release = |constant| holders.release(constant);
-        let onnx = |part: &raw::PartDesc| super::onnx::part(&ep.program, part);
-        let compiling = Compiling {
-            ports: RefCell::new(Ports {
-                inputs: vec![SpaceId::HOST; spec.inputs.len()].into(),
-                outputs: vec![SpaceId::HOST; spec.outputs.len()].into(),
-            }),
-            done: (0..ep.program.constants()).map(|_| AtomicBool::new(false)).collect(),
-            release: &release,
-            onnx: &onnx,
-            bytes: RefCell::default(),
-        };
-        let keep = Arc::clone(&ep.program) as Arc<dyn Any + Send + Sync>;
-        let mut part = ep.handle.compile(&setup, (ep.program.raw(), &spec.desc()), &compiling, keep)?;
-        let done = |c: &ConstId| compiling.done.get(c.index()).is_some_and(|d| d.load(Relaxed));
-        if constants(ep.program.graph(), &spec.nodes).iter().all(done) {
-            part.let_go();
-        }
-        tracing::debug!(ep = ep.handle.name(), nodes = spec.nodes.len(), "compiled a part");
-        Ok(part)
-    }
-
     /// Runs the parts that depend on constants only; their results become the plan's own.
     fn run_once(&self, plan: &mut Plan) -> Result<()> {
         if plan.once.is_empty() {
             return Ok(());
         }
         let go = AtomicU32::new(GO);
-        let mut lane = Lane::new(plan, &self.account);
-        let mut run = Run { plan, lane: &mut lane, cancel: &go, width: self.width, bound: &[] };
+        let mut lane = Lane::new(plan, &self.means.account);
+        let mut run = Run { plan, lane: &mut lane, cancel: &go, width: self.means.width, bound: &[] };
         let made = run.once()?;
         drop(lane);
         plan.presets.extend(made);
@@ -256,25 +249,14 @@ fn rejected((node, answer): (u32, Answer)) -> Option<(u32, Rejection)> {
     }
 }
 
-/// Constants that nodes of a dialect read, as inputs or attributes, in their bodies too.
-fn constants(graph: &Graph, nodes: &[u32]) -> Vec<ConstId> {
-    let mut all = Vec::new();
-    let mut todo: Vec<NodeId> = nodes.iter().filter_map(|&n| NodeId::from_index(n)).collect();
-    while let Some(node) = todo.pop() {
-        let node = graph.node(node);
-        all.extend(node.inputs.iter().flatten().filter_map(|&v| graph.value(v).constant));
-        for attr in &node.attrs {
-            match &attr.value {
-                AttrValue::Tensor(c) | AttrValue::BigInts(c) | AttrValue::BigFloats(c) => all.push(*c),
-                AttrValue::Tensors(c) => all.extend(c.iter()),
-                _ => {}
-            }
-        }
-        todo.extend(node.bodies().flat_map(|b| graph.body(b).nodes.iter()));
-    }
-    all.sort_unstable();
-    all.dedup();
-    all
+/// What nodes of a part stand for that its dialect writes otherwise.
+fn sources(program: &Program, spec: &PartSpec) -> Sources {
+    let renamed = spec.nodes.iter().filter_map(|&n| {
+        let sources = program.sources(NodeId::from_index(n)?);
+        let plain = sources.len() == 1 && sources[0].raw() == n;
+        (!plain).then(|| (n, sources.iter().map(|s| s.raw()).collect()))
+    });
+    renamed.collect()
 }
 
 /// How many parts may still read each constant of a file. At none its pages go back to the system.
@@ -298,10 +280,8 @@ impl<'a> Holders<'a> {
 
     fn release(&self, constant: u32) {
         let Some(count) = self.by_const.get(constant as usize) else { return };
-        let last = count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)) == Ok(1);
-        let id = ConstId::from_index(constant).map(|c| self.graph.constant(c));
-        if let (true, Some(Data::Mapped { map, at, len })) = (last, id.map(|c| &c.data)) {
-            map.release(*at, *len);
+        if count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)) == Ok(1) {
+            release(self.graph, constant);
         }
     }
 }

@@ -4,9 +4,10 @@
 //! way. A session keeps its execution providers alive.
 
 mod binding;
+mod choices;
 mod info;
 mod maker;
-mod onnx;
+pub(crate) mod onnx;
 mod options;
 mod outputs;
 mod plans;
@@ -27,13 +28,11 @@ use crate::ep::SessionEp;
 use crate::error::{Error, Result, codes};
 use crate::exec::{Account, Lane, Run, Unbound};
 use crate::partition::Report;
-use crate::passes;
-use crate::plan::Binder;
 use crate::pool::Pool;
 use crate::value::Input;
 use info::Io;
-use maker::{Maker, Ready, no_eps};
-use plans::Keyed;
+use maker::{Means, Ready, no_eps};
+use plans::Plans;
 use run::Stop;
 
 /// A model that is ready to run.
@@ -45,14 +44,8 @@ pub struct Session {
     account: Arc<Account>,
     width: u32,
     report: Report,
-}
-
-/// How a session finds the plan of a run.
-enum Plans {
-    /// One for all shapes.
-    One(Arc<Ready>),
-    /// One per set of shapes, because an EP wants them fixed.
-    Keyed { binder: Box<Binder>, maker: Box<Maker>, plans: Keyed },
+    /// The report of the first plan that was made, where branches had to wait for one.
+    made: OnceLock<Report>,
 }
 
 /// What is needed to make plans again that do not believe dim names.
@@ -94,63 +87,58 @@ impl SessionBuilder {
     /// Says which EP takes which node before anything is compiled; nodes that nobody takes are in the report too. For
     /// models that [`build`](Self::build) refuses.
     pub fn survey(self, model: impl Into<Model>) -> Result<Report> {
-        let SessionBuilder { eps, options } = self;
-        options.check()?;
         let _caller = Pool::global().enter();
-        let width = options.threads.unwrap_or_else(|| Pool::global().threads());
-        let account = Arc::new(Account::new(options.memory_limit));
-        let source = Source { model: model.into(), eps, options };
-        let graph = source.load(true)?;
-        Maker::new(graph, &source.eps, &source.options, account, width).map(|maker| maker.survey())
+        let (source, graph) = self.begin(model)?;
+        let means = source.means(&graph, &source.account())?;
+        plans::survey(graph, &means)
     }
 
     /// Loads the model, splits it over the EPs and compiles the parts.
     pub fn build(self, model: impl Into<Model>) -> Result<Session> {
+        let _caller = Pool::global().enter();
+        let (source, graph) = self.begin(model)?;
+        let (io, account) = (Io::new(&graph), source.account());
+        let means = source.means(&graph, &account)?;
+        let width = means.width;
+        let (plans, report) = Plans::new(graph, &means)?;
+        let source = if matches!(source.model, Model::Graph(_)) { None } else { Some(source) };
+        let (relaxed, made) = (OnceLock::new(), OnceLock::new());
+        Ok(Session { io, plans, relaxed, source, account, width, report, made })
+    }
+
+    fn begin(self, model: impl Into<Model>) -> Result<(Source, Graph)> {
         let SessionBuilder { eps, options } = self;
         options.check()?;
-        let _caller = Pool::global().enter();
-        let width = options.threads.unwrap_or_else(|| Pool::global().threads());
-        let account = Arc::new(Account::new(options.memory_limit));
-        let model = model.into();
-        let source = Source { model, eps, options };
+        let source = Source { model: model.into(), eps, options };
         let graph = source.load(true)?;
-        let io = Io::new(&graph);
-        let (plans, report) = source.plans(graph, &account, width)?;
-        let source = if matches!(source.model, Model::Graph(_)) { None } else { Some(source) };
-        Ok(Session { io, plans, relaxed: OnceLock::new(), source, account, width, report })
+        Ok((source, graph))
     }
 }
 
 impl Source {
+    fn account(&self) -> Arc<Account> {
+        Arc::new(Account::new(self.options.memory_limit))
+    }
+
     fn load(&self, believe_dim_names: bool) -> Result<Graph> {
         let (mmap, dims) = (self.options.mmap, self.options.dims.clone());
         let options = LoadOptions { mmap, dims, believe_dim_names, ..LoadOptions::default() };
-        let graph = match &self.model {
+        Ok(match &self.model {
             Model::Path(path) => load(path, &options)?,
             Model::Bytes(bytes, folder) => load_bytes(bytes.clone(), folder.as_deref(), &options)?,
             Model::Graph(graph) => (**graph).clone(),
-        };
-        passes::run(graph)
+        })
     }
 
-    fn plans(&self, graph: Graph, account: &Arc<Account>, width: u32) -> Result<(Plans, Report)> {
+    /// Starts the EPs for a loaded graph.
+    fn means(&self, graph: &Graph, account: &Arc<Account>) -> Result<Arc<Means>> {
         if self.eps.is_empty() && !graph.main().nodes.is_empty() {
             return Err(no_eps());
         }
-        let maker = Maker::new(graph, &self.eps, &self.options, Arc::clone(account), width)?;
-        if maker.wants_shapes() {
-            let binder = Box::new(Binder::new(maker.graph(), maker.no_symbols().len()));
-            let report = maker.preview()?;
-            let plans = Keyed::new(self.options.max_plans);
-            return Ok((Plans::Keyed { binder, maker: Box::new(maker), plans }, report));
-        }
-        // The graph and its maps go with the maker, but for what parts still hold.
-        let ready = maker.make(&maker.no_symbols())?;
-        let mut report = ready.report.clone();
-        if ready.holds_constants {
-            report.notes.push("an EP reads weights where they lie: the model file stays mapped".to_owned());
-        }
-        Ok((Plans::One(Arc::new(ready)), report))
+        let constants = graph.constants().len();
+        let eps = self.eps.iter().map(|ep| ep.start(constants)).collect::<Result<_>>()?;
+        let width = self.options.threads.unwrap_or_else(|| Pool::global().threads());
+        Ok(Arc::new(Means { eps, options: self.options.clone(), account: Arc::clone(account), width }))
     }
 }
 
@@ -171,8 +159,9 @@ impl Session {
     }
 
     /// Where every node runs, and why.
+    /// Where branches wait for the sizes of a run, it says more once there was one.
     pub fn report(&self) -> &Report {
-        &self.report
+        self.made.get().unwrap_or(&self.report)
     }
 
     /// Threads that a run uses.
@@ -189,10 +178,7 @@ impl Session {
     pub fn trim(&self) {
         let relaxed = self.relaxed.get().and_then(|p| p.as_ref().ok()).map(|p| &**p);
         for plans in std::iter::once(&self.plans).chain(relaxed) {
-            match plans {
-                Plans::One(ready) => ready.lanes.trim(),
-                Plans::Keyed { plans, .. } => plans.ready().iter().for_each(|r| r.lanes.trim()),
-            }
+            plans.each(&mut |ready| ready.lanes.trim());
         }
     }
 
@@ -215,7 +201,7 @@ impl Session {
         let named = inputs.into_iter().map(|(name, input)| (self.input(name.as_ref()), input.into()));
         match &self.plans {
             Plans::One(ready) => self.run_one(ready, named, options, &stop, true),
-            keyed @ Plans::Keyed { .. } => {
+            keyed => {
                 let inputs = named.map(|(at, input)| Ok((at?, input))).collect::<Result<SmallVec<[_; 8]>>>()?;
                 self.run_keyed(keyed, inputs, options, &stop)
             }
@@ -268,7 +254,7 @@ impl Session {
         run::begin(lane, options);
         let mut run = Run { plan, lane, cancel: stop.word(), width: self.width, bound: &[] };
         let result = match place_all(&mut run, inputs).map(|()| run.bind()) {
-            Ok(Ok(())) => run.all().and_then(|()| run::outputs(&mut run, &self.io)),
+            Ok(Ok(())) => run.all().and_then(|()| stop.in_time()).and_then(|()| run::outputs(&mut run, &self.io)),
             Ok(Err(Unbound::Names(error))) if relax => self.run_relaxed(&mut run, error, options, stop),
             Ok(Err(unbound)) => Err(unbound.into()),
             Err(error) => Err(error),
@@ -297,9 +283,19 @@ impl Session {
         let plans = self.relaxed.get_or_init(|| {
             tracing::warn!("{}: making a plan that does not believe dim names", why.message());
             let graph = source.load(false)?;
-            source.plans(graph, &self.account, self.width).map(|(plans, _)| Box::new(plans))
+            let means = source.means(&graph, &self.account)?;
+            Plans::new(graph, &means).map(|(plans, _)| Box::new(plans))
         });
         plans.as_ref().map(|p| &**p).map_err(Clone::clone)
+    }
+
+    /// The plan for these inputs.
+    fn ready(&self, plans: &Plans, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>, Unbound> {
+        let ready = plans.of(inputs)?;
+        if matches!(plans, Plans::Branched(_)) {
+            self.made.get_or_init(|| ready.report.clone());
+        }
+        Ok(ready)
     }
 
     fn run_keyed(
@@ -309,7 +305,7 @@ impl Session {
         options: &RunOptions,
         stop: &Stop<'_>,
     ) -> Result<Outputs> {
-        let ready = match plans.of(&inputs) {
+        let ready = match self.ready(plans, &inputs) {
             Ok(ready) => ready,
             Err(Unbound::Names(why)) if std::ptr::eq(plans, &self.plans) => self.relaxed(why)?.of(&inputs)?,
             Err(unbound) => return Err(unbound.into()),
@@ -337,22 +333,6 @@ fn place_all<'i>(run: &mut Run<'_>, inputs: impl Iterator<Item = (Result<usize>,
         unsafe { run::place(run.plan, run.lane, at, input) }?;
     }
     run::complete(run.plan, run.lane)
-}
-
-impl Plans {
-    /// The plan for these inputs.
-    fn of(&self, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>, Unbound> {
-        match self {
-            Plans::One(ready) => Ok(Arc::clone(ready)),
-            Plans::Keyed { binder, maker, plans } => {
-                for (at, input) in inputs {
-                    run::check(&binder.inputs[*at], input).map_err(Unbound::Never)?;
-                }
-                let symbols = crate::exec::symbols_of(binder, inputs)?;
-                plans.get(&symbols, maker).map_err(Unbound::Never)
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Session {

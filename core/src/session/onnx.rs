@@ -18,7 +18,7 @@ use crate::error::{Error, Result, codes};
 use crate::program::Program;
 
 /// The bytes of a part.
-pub(super) fn part(program: &Program, part: &raw::PartDesc) -> Result<Vec<u8>> {
+pub(crate) fn part(program: &Program, part: &raw::PartDesc) -> Result<Vec<u8>> {
     // SAFETY: the EP hands back the part that it got, or one that it made; lists and counts belong together by the ABI.
     let (nodes, inputs, outputs) = unsafe {
         (

@@ -8,7 +8,7 @@ use super::info::Io;
 use super::maker::Ready;
 use super::{Outputs, RunOptions};
 use crate::error::{Error, Result, codes};
-use crate::exec::{Deadline, GO, Held, Lane, Profile, ProfileEvent, Recorder, Run};
+use crate::exec::{Deadline, GO, Held, Lane, Profile, ProfileEvent, Recorder, Run, stopped};
 use crate::plan::{InputRule, Plan, fits};
 use crate::value::{Input, Tensor, TensorView, Value, align_of_dtype};
 
@@ -37,6 +37,14 @@ impl<'o> Stop<'o> {
             Stop::Token(token) => token.word(),
             Stop::Deadline(deadline) => deadline.word(),
         }
+    }
+
+    /// An error if the run was stopped, also when an EP finished its last part all the same.
+    pub fn in_time(&self) -> Result<()> {
+        if let Stop::Deadline(deadline) = self {
+            deadline.look();
+        }
+        stopped(self.word())
     }
 }
 
@@ -161,12 +169,13 @@ pub(super) fn end(plan: &Plan, lane: &mut Lane) {
 fn profile(plan: &Plan, recorder: Recorder) -> Profile {
     let event = |r: crate::exec::Recorded| {
         let ep = r.part.and_then(|p| plan.parts.get(p as usize)).map_or("host", |p| p.ep().name());
-        let node = plan.has_node(r.node).then_some(r.node);
+        let sources = r.part.map_or_else(Vec::new, |p| plan.sources_of(p, r.node));
+        let places: Vec<String> = sources.iter().map(|&n| plan.place(n)).collect();
         ProfileEvent {
             name: r.name,
             ep: ep.to_owned(),
-            node,
-            place: node.map_or_else(String::new, |n| plan.place(n)),
+            node: sources.first().copied(),
+            place: places.join(", "),
             worker: r.worker,
             start_ns: r.start_ns,
             dur_ns: r.dur_ns,

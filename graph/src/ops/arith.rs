@@ -1,6 +1,6 @@
 //! Element-wise arithmetic of tensors that broadcast.
 
-use super::{InferCx, OpDef, known};
+use super::{InferCx, OpDef, Same, known};
 use crate::error::Result;
 use crate::ir::{Dims, ExprId, ExprTable};
 
@@ -11,15 +11,15 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BitwiseOr", |cx| broadcast(cx).map(drop)),
     OpDef::new("BitwiseXor", |cx| broadcast(cx).map(drop)),
     OpDef::new("Div", divide),
-    OpDef::new("Max", |cx| many(cx, Some(ExprTable::max))),
-    OpDef::new("Mean", |cx| many(cx, None)),
-    OpDef::new("Min", |cx| many(cx, Some(ExprTable::min))),
+    OpDef::new("Max", |cx| many(cx, Some(ExprTable::max))).same(Same::Alone),
+    OpDef::new("Mean", |cx| many(cx, None)).same(Same::Alone),
+    OpDef::new("Min", |cx| many(cx, Some(ExprTable::min))).same(Same::Alone),
     OpDef::new("Mod", modulo),
     OpDef::new("Mul", |cx| arith(cx, ExprTable::mul)),
     OpDef::new("PRelu", prelu).body(|cx| cx.write("s = Mul(slope, X); n = Less(X, 0); Y = Where(n, s, X)")),
     OpDef::new("Pow", |cx| broadcast(cx).map(drop)),
     OpDef::new("Sub", |cx| arith(cx, ExprTable::sub)),
-    OpDef::new("Sum", |cx| many(cx, None)),
+    OpDef::new("Sum", |cx| many(cx, None)).same(Same::Alone),
     OpDef::new("SwiGLU", swiglu)
         .body(|cx| cx.write("s = Mul(A, @alpha); g = Sigmoid(s); w = Mul(A, g); Y = Mul(w, B)")),
 ];

@@ -1,13 +1,13 @@
 //! Changes of the element type.
 
-use super::{BodyCx, InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef, Same};
 use crate::error::Result;
 use crate::ir::{DType, ExprId};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BitCast", bit_cast),
-    OpDef::new("Cast", cast),
-    OpDef::new("CastLike", cast_like).body(cast_like_body),
+    OpDef::new("Cast", cast).same(Same::Type),
+    OpDef::new("CastLike", cast_like).same(Same::Type).body(cast_like_body),
 ];
 
 fn cast(cx: &mut InferCx<'_>) -> Result<()> {

@@ -1,11 +1,11 @@
 //! Joining and cutting tensors along an axis.
 
-use super::{InferCx, OpDef, known};
+use super::{InferCx, OpDef, Same, known};
 use crate::error::Result;
 use crate::ir::{Dims, ExprId, ExprTable, KNOWN_LIMIT};
 
 pub(super) static OPS: &[OpDef] =
-    &[OpDef::new("Concat", concat), OpDef::new("Slice", slice), OpDef::new("Split", split)];
+    &[OpDef::new("Concat", concat).same(Same::Alone), OpDef::new("Slice", slice), OpDef::new("Split", split)];
 
 fn concat(cx: &mut InferCx<'_>) -> Result<()> {
     let count = cx.input_count();

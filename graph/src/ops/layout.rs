@@ -1,23 +1,23 @@
 //! Operators that pass elements on unchanged under another shape.
 
-use super::{InferCx, OpDef, known};
+use super::{InferCx, OpDef, Same, known};
 use crate::error::Result;
 use crate::ir::{DType, Dims, ExprId, KNOWN_LIMIT, MAX_DIM};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Constant", constant),
     OpDef::new("DepthToSpace", depth_to_space),
-    OpDef::new("Expand", expand),
-    OpDef::new("Flatten", flatten),
-    OpDef::new("Identity", identity),
-    OpDef::new("Reshape", reshape),
+    OpDef::new("Expand", expand).same(Same::Shape),
+    OpDef::new("Flatten", flatten).same(Same::Shape),
+    OpDef::new("Identity", identity).same(Same::Always),
+    OpDef::new("Reshape", reshape).same(Same::Shape),
     OpDef::new("Shape", shape),
     OpDef::new("Size", size),
     OpDef::new("SpaceToDepth", space_to_depth),
-    OpDef::new("Squeeze", squeeze),
+    OpDef::new("Squeeze", squeeze).same(Same::Shape),
     OpDef::new("Tile", tile),
     OpDef::new("Transpose", transpose),
-    OpDef::new("Unsqueeze", unsqueeze),
+    OpDef::new("Unsqueeze", unsqueeze).same(Same::Shape),
 ];
 
 fn constant(cx: &mut InferCx<'_>) -> Result<()> {

@@ -92,6 +92,8 @@ pub struct OpDef {
     pub infer: InferFn,
     /// What folding may do with it.
     pub fold: Fold,
+    /// When its first output is its first input.
+    pub same: Same,
     /// How its bodies relate to its inputs and outputs, for operators that have some.
     pub control: Option<Control>,
     /// Its standard definition by other operators, for composite ones.
@@ -135,10 +137,25 @@ pub enum Fold {
     Random,
 }
 
+/// When an operator gives its first input on as its first output, element by element in the same order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Same {
+    /// No rule says so.
+    Never,
+    /// In every case.
+    Always,
+    /// When both have the same element type.
+    Type,
+    /// When both have the same dims.
+    Shape,
+    /// When there is no other input.
+    Alone,
+}
+
 impl OpDef {
     /// A standard operator that folds.
     pub const fn new(name: &'static str, infer: InferFn) -> OpDef {
-        OpDef { domain: "", name, infer, fold: Fold::Small, control: None, body: None }
+        OpDef { domain: "", name, infer, fold: Fold::Small, same: Same::Never, control: None, body: None }
     }
 
     /// The same in another domain.
@@ -154,6 +171,11 @@ impl OpDef {
     /// The same with a standard body.
     pub const fn body(self, body: BodyFn) -> OpDef {
         OpDef { body: Some(body), ..self }
+    }
+
+    /// The same, giving its first input on under a condition.
+    pub const fn same(self, same: Same) -> OpDef {
+        OpDef { same, ..self }
     }
 
     /// The same with another folding rule.
