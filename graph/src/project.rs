@@ -196,9 +196,7 @@ impl Projector<'_> {
         };
         if made.is_none() {
             self.graph.bodies[graph.index()].nodes = before;
-            for (v, at) in self.graph.node(id).outputs.clone().into_iter().zip(0u32..) {
-                self.graph.set_producer(v, id, at);
-            }
+            self.graph.make_own(id);
         }
         Ok(made)
     }

@@ -239,6 +239,8 @@ impl ExprTable {
             Mul => corners(i64::saturating_mul),
             Div if b.0 > 0 => corners(i64::div_euclid),
             CeilDiv if b.0 > 0 => corners(|x, y| x.div_euclid(y).saturating_add(i64::from(x % y != 0))),
+            // By 0 there is no number to bound.
+            Div | CeilDiv if a.0 >= 0 && b.0 == 0 => (0, a.1),
             Mod if b.0 > 0 => (0, b.1 - 1),
             Min => (a.0.min(b.0), a.1.min(b.1)),
             Max => (a.0.max(b.0), a.1.max(b.1)),
@@ -314,6 +316,8 @@ mod tests {
         assert_eq!(t.truth(open), None);
         let even = t.add(x, x);
         let two = t.constant(2);
+        let share = t.div(x, y);
+        assert_eq!(t.bounds(share), (0, t.bounds(x).1));
         let m = t.modulo(even, two);
         assert_eq!(t.as_const(m), Some(0));
     }

@@ -34,6 +34,11 @@ impl BodyCx<'_> {
         self.opset
     }
 
+    /// Whether the form of an operator that the body's opset has knows an attribute.
+    pub fn knows(&self, op: &str, attr: &str) -> bool {
+        self.walk.graph.schema_at("", op, self.opset).is_some_and(|s| s.attribute(attr).is_some())
+    }
+
     /// An input.
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.view().inputs.get(i).copied().flatten()
@@ -221,6 +226,7 @@ pub(crate) fn expand(graph: &mut Graph, id: NodeId, opset: u32) -> Result<Option
     let nodes = cx.nodes;
     *graph = walk.graph;
     if !done? {
+        graph.make_own(id);
         return Ok(None);
     }
     let home = graph.node(id).graph;
@@ -229,6 +235,28 @@ pub(crate) fn expand(graph: &mut Graph, id: NodeId, opset: u32) -> Result<Option
         list.splice(at..=at, nodes.iter().copied());
     }
     Ok(Some(nodes))
+}
+
+impl Graph {
+    /// Writes a composite node out: its standard body, in the forms that its operators have at `opset`, takes its place and
+    /// makes its values. False, with nothing changed, when it has none, or none that can be written there.
+    pub fn expand(&mut self, id: NodeId, opset: u32) -> Result<bool> {
+        match expand(self, id, opset) {
+            Ok(made) => Ok(made.is_some()),
+            Err(e) if e.code() == Code::Limit => Err(e),
+            Err(_) => {
+                self.make_own(id);
+                Ok(false)
+            }
+        }
+    }
+
+    /// Lets a node make its outputs again, after another was to.
+    pub(crate) fn make_own(&mut self, id: NodeId) {
+        for (v, at) in self.node(id).outputs.clone().into_iter().zip(0u32..) {
+            self.set_producer(v, id, at);
+        }
+    }
 }
 
 impl BodyCx<'_> {

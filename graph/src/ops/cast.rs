@@ -2,7 +2,7 @@
 
 use super::{BodyCx, InferCx, OpDef, Same};
 use crate::error::Result;
-use crate::ir::{DType, ExprId};
+use crate::ir::{AttrValue, DType, ExprId};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BitCast", bit_cast),
@@ -25,10 +25,15 @@ fn cast_like(cx: &mut InferCx<'_>) -> Result<()> {
 }
 
 fn cast_like_body(cx: &mut BodyCx<'_>) -> Result<()> {
-    if let (Some(x), Some(to)) = (cx.input(0), cx.input(1).and_then(|like| cx.dtype(like))) {
-        let y = cx.cast(x, to)?;
-        cx.set_output(0, y);
+    let (Some(x), Some(to)) = (cx.input(0), cx.input(1).and_then(|like| cx.dtype(like))) else { return Ok(()) };
+    // How narrow floats are rounded; versions that do not know the words know none of those types.
+    let mut attrs = vec![("to", AttrValue::Int(to.number().into()))];
+    for name in ["round_mode", "saturate"] {
+        let own = cx.view().attr(name).cloned();
+        attrs.extend(own.filter(|_| cx.knows("Cast", name)).map(|value| (name, value)));
     }
+    let y = if cx.dtype(x) == Some(to) { x } else { cx.emit("Cast", &[Some(x)], &attrs)? };
+    cx.set_output(0, y);
     Ok(())
 }
 

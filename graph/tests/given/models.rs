@@ -1,34 +1,48 @@
 //! Models that others made: they load, lose no node through upgrading, write and read back the same, and what stays open
 //! of their shapes is what `docs/shapes.md` says.
-//!
-//! `ORTOLAN_OPEN_MODELS` and `ORTOLAN_ZOO_MODELS` name the folders; a folder that is not named is not looked at, which the
-//! tests say. `ORTOLAN_BLESS=1` writes the table anew.
-#![allow(clippy::unwrap_used, reason = "tests")]
+//! `ORTOLAN_BLESS=1` writes the table anew.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
-use ortolan_graph::ir::{ExprId, ExprOp, ExprTable, Graph, Opset, Type};
+use ortolan_graph::ir::{ExprId, ExprOp, ExprTable, Graph, Type};
 use ortolan_graph::project::project;
 use ortolan_graph::proto::{GraphProto, ModelProto};
 use ortolan_graph::{LoadOptions, load, ops, text, write};
 use prost::Message;
 
+use crate::{Given, said};
+
+pub const ALL: &[Given] = &[
+    Given {
+        name: "open_models_lose_no_node_to_an_ep_of_their_opsets",
+        needs: OPEN,
+        run: || lose_no_node(open_models()),
+    },
+    Given { name: "open_models_read_back_as_they_were_written", needs: OPEN, run: || read_back(open_models()) },
+    Given {
+        name: "the_table_of_open_shapes_is_that_of_the_docs",
+        needs: OPEN,
+        run: the_table_of_open_shapes_is_that_of_the_docs,
+    },
+    Given { name: "zoo_models_lose_no_node_to_an_ep_of_their_opsets", needs: ZOO, run: || lose_no_node(zoo()) },
+    Given { name: "zoo_models_read_back_as_they_were_written", needs: ZOO, run: || read_back(zoo()) },
+    Given { name: "fixed_zoo_models_have_no_open_dim", needs: ZOO, run: fixed_zoo_models_have_no_open_dim },
+];
+
+const OPEN: &[&str] = &["ORTOLAN_OPEN_MODELS"];
+const ZOO: &[&str] = &["ORTOLAN_ZOO_MODELS"];
+
 /// Models of a folder by name, in order; at least so many or the folder is not whole.
-fn models(variable: &str, least: usize) -> Vec<(String, PathBuf)> {
-    let Ok(root) = std::env::var(variable) else {
-        eprintln!("{variable} is not set: its models are not looked at");
-        return Vec::new();
-    };
-    let root = PathBuf::from(root);
-    let (mut found, mut open) = (Vec::new(), vec![root.clone()]);
+pub fn models_in(root: &Path, least: usize) -> Vec<(String, PathBuf)> {
+    let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
     while let Some(folder) = open.pop() {
         for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
             let path = entry.unwrap().path();
             match path.extension() {
                 _ if path.is_dir() => open.push(path),
                 Some(e) if e == "onnx" => {
-                    let name = path.strip_prefix(&root).unwrap().with_extension("");
+                    let name = path.strip_prefix(root).unwrap().with_extension("");
                     found.push((name.to_string_lossy().into_owned(), path));
                 }
                 _ => {}
@@ -41,21 +55,21 @@ fn models(variable: &str, least: usize) -> Vec<(String, PathBuf)> {
 }
 
 fn open_models() -> Vec<(String, PathBuf)> {
-    models("ORTOLAN_OPEN_MODELS", 43)
+    models_in(Path::new(&said("ORTOLAN_OPEN_MODELS")), 43)
 }
 
-fn zoo() -> Vec<(String, PathBuf)> {
-    models("ORTOLAN_ZOO_MODELS", 21)
+pub fn zoo() -> Vec<(String, PathBuf)> {
+    models_in(Path::new(&said("ORTOLAN_ZOO_MODELS")), 21)
 }
 
-fn loaded(path: &Path) -> Graph {
+pub fn loaded(path: &Path) -> Graph {
     load(path, &LoadOptions::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-#[test]
-fn an_ep_of_the_models_own_opsets_loses_no_node() {
+/// An EP that states the opsets of a model is asked about all of its nodes.
+pub fn lose_no_node(models: Vec<(String, PathBuf)>) {
     let mut wrong = Vec::new();
-    for (name, path) in open_models().into_iter().chain(zoo()) {
+    for (name, path) in models {
         let g = loaded(&path);
         let p = project(&g, g.opsets(), &Default::default()).unwrap();
         let file = ModelProto::decode(std::fs::read(&path).unwrap().as_slice()).unwrap();
@@ -74,58 +88,8 @@ fn nodes_of(g: &GraphProto) -> usize {
     own.map(|n| 1 + n.attribute.iter().flat_map(|a| a.g.iter().chain(&a.graphs)).map(nodes_of).sum::<usize>()).sum()
 }
 
-/// Nodes of zoo models that EPs of older opsets are not asked about: forms that came later and have no body in those opsets.
-const REFUSED: &[(u32, &str, usize)] = &[
-    (13, "convnext_tiny", 1),
-    (13, "densenet121", 1),
-    (13, "efficientnet_b0", 17),
-    (13, "googlenet", 1),
-    (13, "llama_small_nocache", 17),
-    (13, "mnasnet1_0", 1),
-    (13, "mobilenet_v2", 1),
-    (13, "mobilenet_v3_large", 9),
-    (13, "regnet_y_400mf", 17),
-    (13, "resnet18", 1),
-    (13, "resnet50", 1),
-    (13, "shufflenet_v2_x1_0", 1),
-    (13, "squeezenet1_1", 1),
-    (13, "swin_t", 1),
-    (17, "convnext_tiny", 1),
-    (17, "densenet121", 1),
-    (17, "efficientnet_b0", 17),
-    (17, "googlenet", 1),
-    (17, "llama_small_nocache", 17),
-    (17, "mnasnet1_0", 1),
-    (17, "mobilenet_v2", 1),
-    (17, "mobilenet_v3_large", 9),
-    (17, "regnet_y_400mf", 17),
-    (17, "resnet18", 1),
-    (17, "resnet50", 1),
-    (17, "shufflenet_v2_x1_0", 1),
-    (17, "squeezenet1_1", 1),
-    (17, "swin_t", 1),
-];
-
-#[test]
-fn eps_of_older_opsets_are_refused_known_nodes_only() {
-    let mut wrong = Vec::new();
-    for (name, path) in zoo() {
-        let g = loaded(&path);
-        for version in [13, 17] {
-            let opsets = [Opset { domain: "".into(), version }];
-            let p = project(&g, &opsets, &Default::default()).unwrap();
-            let listed = REFUSED.iter().find(|r| (r.0, r.1) == (version, &name)).map_or(0, |r| r.2);
-            if p.refused.len() != listed {
-                wrong.push(format!("{name} at {version}: {} refused, {listed} listed", p.refused.len()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-}
-
-#[test]
-fn models_read_back_as_they_were_written() {
-    for (name, path) in open_models().into_iter().chain(zoo()) {
+fn read_back(models: Vec<(String, PathBuf)>) {
+    for (name, path) in models {
         let g = loaded(&path);
         let once = text::to_text(&g);
         let again = text::from_text(&once).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -138,7 +102,6 @@ fn models_read_back_as_they_were_written() {
     }
 }
 
-#[test]
 fn fixed_zoo_models_have_no_open_dim() {
     for (name, path) in zoo() {
         let g = loaded(&path);
@@ -216,14 +179,9 @@ fn owners(exprs: &ExprTable, e: ExprId) -> HashSet<usize> {
     found
 }
 
-#[test]
 fn the_table_of_open_shapes_is_that_of_the_docs() {
-    let models = open_models();
-    if models.is_empty() {
-        return;
-    }
     let mut rows: BTreeMap<String, String> = BTreeMap::new();
-    for (name, path) in models {
+    for (name, path) in open_models() {
         let s = Survey::of(&loaded(&path));
         let causes: Vec<String> = s.causes.into_iter().collect();
         let row = format!(

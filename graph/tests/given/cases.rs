@@ -1,9 +1,5 @@
 //! The conformance cases of the `onnx` package: every model loads, every node has a rule, and inferred types and shapes are
 //! those of the data that comes with the case, wherever data fixes them.
-//!
-//! The cases are laid out by `tests/scripts/onnx_cases.py`; `ORTOLAN_ONNX_CASES` names the folder. Without it, which the
-//! test says, nothing is compared.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +7,19 @@ use ortolan_graph::ir::{SymbolKind, TensorType, Type, UNDEFINED, ValueId};
 use ortolan_graph::proto::{ModelProto, TensorProto, TypeProto, type_proto};
 use ortolan_graph::{Graph, LoadOptions, load, load_bytes, ops, text, write};
 use prost::Message;
+
+use crate::{Given, said};
+
+pub const ALL: &[Given] = &[
+    Given { name: "every_case_loads_and_its_data_agree", needs: NEEDS, run: every_case_loads_and_its_data_agree },
+    Given {
+        name: "sizes_that_are_bound_later_give_the_same_shapes",
+        needs: NEEDS,
+        run: sizes_that_are_bound_later_give_the_same_shapes,
+    },
+];
+
+const NEEDS: &[&str] = &["ORTOLAN_ONNX_CASES"];
 
 /// The package has more; fewer mean that the folder is not whole.
 const LEAST: usize = 1_960;
@@ -25,10 +34,7 @@ const MOST_UNKNOWN_FREE: usize = 398;
 const REFUSED: &[(&str, &str)] = &[];
 
 fn cases() -> Vec<PathBuf> {
-    let Ok(root) = std::env::var("ORTOLAN_ONNX_CASES") else {
-        eprintln!("ORTOLAN_ONNX_CASES is not set: no cases are compared");
-        return Vec::new();
-    };
+    let root = said("ORTOLAN_ONNX_CASES");
     let folders = |path: &Path| -> Vec<PathBuf> {
         std::fs::read_dir(path)
             .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
@@ -42,7 +48,6 @@ fn cases() -> Vec<PathBuf> {
     all
 }
 
-#[test]
 fn every_case_loads_and_its_data_agree() {
     let total = over_all(|case, name| {
         let listed = REFUSED.iter().any(|r| r.0 == name);
@@ -53,13 +58,10 @@ fn every_case_loads_and_its_data_agree() {
             Ok(g) => round_trips(&g).and_then(|()| compare(case, &g)),
         }
     });
-    if let Some(total) = total {
-        assert!(total.outputs >= LEAST_OUTPUTS && total.unknown <= MOST_UNKNOWN, "{total:?}");
-    }
+    assert!(total.outputs >= LEAST_OUTPUTS && total.unknown <= MOST_UNKNOWN, "{total:?}");
 }
 
 /// The same models with no size of an input known until it is bound: rules over symbols say what rules over numbers do.
-#[test]
 fn sizes_that_are_bound_later_give_the_same_shapes() {
     let total = over_all(|case, _| {
         let mut model = ModelProto::decode(std::fs::read(case.join("model.onnx")).unwrap().as_slice()).unwrap();
@@ -71,13 +73,11 @@ fn sizes_that_are_bound_later_give_the_same_shapes() {
         let g = load_bytes(model.encode_to_vec(), Some(case), &LoadOptions::default()).map_err(|e| e.to_string())?;
         compare(case, &g)
     });
-    if let Some(total) = total {
-        assert!(total.outputs >= LEAST_OUTPUTS && total.unknown <= MOST_UNKNOWN_FREE, "{total:?}");
-    }
+    assert!(total.outputs >= LEAST_OUTPUTS && total.unknown <= MOST_UNKNOWN_FREE, "{total:?}");
 }
 
 /// Runs a check over all cases and reports every failure at once.
-fn over_all(check: impl Fn(&Path, &str) -> Result<Count, String>) -> Option<Count> {
+fn over_all(check: impl Fn(&Path, &str) -> Result<Count, String>) -> Count {
     let (mut wrong, mut total) = (Vec::new(), Count::default());
     let all = cases();
     for case in &all {
@@ -89,7 +89,7 @@ fn over_all(check: impl Fn(&Path, &str) -> Result<Count, String>) -> Option<Coun
     }
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
     println!("{} cases: {total:?}", all.len());
-    (!all.is_empty()).then_some(total)
+    total
 }
 
 /// What was compared.
