@@ -61,7 +61,7 @@ def run(path, model, feeds):
 
 def same(wanted, found):
     if isinstance(wanted, list):
-        return len(wanted) == len(found) and all(map(same, wanted, found))
+        return isinstance(found, list) and len(wanted) == len(found) and all(map(same, wanted, found))
     wanted, found = np.asarray(wanted), np.asarray(found)
     if wanted.dtype.kind == "V" and found.dtype.kind == "u":
         # ONNX Runtime gives the bits of types that numpy does not have.
@@ -112,7 +112,10 @@ def compare(folder):
             onnx.checker.check_model(str(form) if form.stat().st_size > LARGE else made)
             names = [i.name for i in made.graph.input]
             found = run(form, made, {name: feeds[name] for name in names})
-            good = len(found) == len(wanted) and all(map(same, wanted, found))
+            good = same(wanted, found)
+            if not good and any(folder.glob("output_*.pb")):
+                # An evaluator that gives the model itself other values than its data has a fault of its own.
+                good = same(run(path, model, feeds), found)
             what = "same" if good else "other results"
         except Exception as e:
             good, what = False, str(e).replace("\n", " ")
