@@ -201,7 +201,7 @@ impl Projector<'_> {
         Ok(made)
     }
 
-    /// The nodes of a body in forms that fit; its own nodes may have changed since that opset, too.
+    /// The nodes of a body, with those of graphs in it, in forms that fit; its own nodes may have changed since that opset, too.
     fn written(&mut self, nodes: Vec<NodeId>) -> Option<Vec<NodeId>> {
         let mut groups: Vec<OriginId> = nodes
             .iter()
@@ -216,7 +216,14 @@ impl Projector<'_> {
             nodes.retain(|n| !became.contains(n));
             nodes.push(new);
         }
-        nodes.iter().all(|n| self.fits(self.graph.node(*n))).then_some(nodes)
+        if !nodes.iter().all(|n| self.fits(self.graph.node(*n))) {
+            return None;
+        }
+        let inner: Vec<GraphId> = nodes.iter().flat_map(|n| self.graph.node(*n).bodies()).collect();
+        for body in inner {
+            nodes.extend(self.written(self.graph.body(body).nodes.clone())?);
+        }
+        Some(nodes)
     }
 }
 

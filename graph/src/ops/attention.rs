@@ -1,14 +1,16 @@
 //! Attention and what stands around it.
 
+mod bodies;
+
 use super::{InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{Dims, ExprId};
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new("Attention", attention),
-    OpDef::new("FlexAttention", flex).domain("ai.onnx.preview"),
-    OpDef::new("LinearAttention", linear),
-    OpDef::new("RotaryEmbedding", super::unary::like),
+    OpDef::new("Attention", attention).body(bodies::attention),
+    OpDef::new("FlexAttention", flex).domain("ai.onnx.preview").body(bodies::flex),
+    OpDef::new("LinearAttention", linear).body(bodies::linear),
+    OpDef::new("RotaryEmbedding", super::unary::like).body(bodies::rotary),
 ];
 
 /// Batch, heads, sequence and head size of Q, K or V, which is [b, heads, s, h] or [b, s, heads × h].

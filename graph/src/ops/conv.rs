@@ -1,12 +1,12 @@
 //! Convolutions.
 
 use super::window::Windows;
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::Dims;
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new("CausalConvWithState", causal),
+    OpDef::new("CausalConvWithState", causal).body(causal_body),
     OpDef::new("Conv", conv),
     OpDef::new("ConvTranspose", conv_transpose),
     OpDef::new("DeformConv", deform_conv),
@@ -115,6 +115,30 @@ fn kernel_dims(cx: &mut InferCx<'_>, weights: &[crate::ir::ExprId]) -> Result<Di
         dims.push(cx.same_dim(own, size, "the spatial dims of W and kernel_shape")?);
     }
     Ok(dims)
+}
+
+/// A convolution of every channel over what came before and the input.
+fn causal_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let sizes = cx.named("weight").map(|w| (cx.size(w, 0), cx.size(w, 2)));
+    let Some((Some(channels), Some(kernel))) = sizes else { return Ok(()) };
+    let Some(dtype) = cx.input(0).and_then(|x| cx.dtype(x)) else { return Ok(()) };
+    let before = kernel - 1;
+    match cx.named("past_state") {
+        Some(_) => cx.write("whole = Concat(past_state, input) axis=2")?,
+        None => cx.write(&format!("whole = Pad(input, [0 0 {before} 0 0 0])"))?,
+    }
+    let bias = if cx.named("bias").is_some() { "bias" } else { "_" };
+    cx.write(&format!("sums = Conv(whole, weight, {bias}) group={channels} kernel_shape=[{kernel}]"))?;
+    match cx.view().str("activation").unwrap_or("none") {
+        "none" => cx.write("output = Identity(sums)")?,
+        _ => cx.write(&format!(
+            "wide = Cast(sums) to=1; gate = Sigmoid(wide); gated = Mul(wide, gate); output = Cast(gated) to={}",
+            dtype.number()
+        ))?,
+    }
+    cx.write(&format!(
+        "dims = Shape(whole); end = Gather(dims, [2]); first = Sub(end, [{before}]); present_state = Slice(whole, first, end, [2])"
+    ))
 }
 
 #[cfg(test)]

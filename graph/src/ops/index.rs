@@ -1,6 +1,6 @@
 //! Operators that pick, place, order or count elements by index.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{DType, Dims, ExprId, KNOWN_LIMIT};
 
@@ -15,7 +15,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("GatherND", gather_nd),
     OpDef::new("NonZero", non_zero),
     OpDef::new("OneHot", one_hot),
-    OpDef::new("Range", range),
+    OpDef::new("Range", range).body(range_body),
     OpDef::new("ReverseSequence", super::unary::like),
     OpDef::new("ScatterElements", scatter_elements),
     OpDef::new("ScatterND", scatter_nd),
@@ -317,6 +317,36 @@ fn unique(cx: &mut InferCx<'_>) -> Result<()> {
     cx.set_tensor(2, DType::I64, vector(whole));
     cx.set_tensor(3, DType::I64, vector(count));
     Ok(())
+}
+
+/// One sum after the other. Floats of 16 bits are summed in the wider type that `stash_type` names.
+fn range_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let Some(dtype) = cx.input(0).and_then(|x| cx.dtype(x)) else { return Ok(()) };
+    let sum = match dtype {
+        DType::F16 | DType::Bf16 => cx.view().int("stash_type").unwrap_or(1),
+        _ => dtype.number().into(),
+    };
+    let wide = if matches!(dtype, DType::I64 | DType::F64) { DType::F64 } else { DType::F32 }.number();
+    for (name, from) in [("s", "start"), ("l", "limit"), ("d", "delta")] {
+        let scalar = cx.named(from).and_then(|v| cx.rank(v)) == Some(0);
+        // Some exporters give vectors of one number.
+        cx.write(&match scalar {
+            true => format!("{name} = Cast({from}) to={sum}"),
+            false => format!("{name}_0 = Reshape({from}, []); {name} = Cast({name}_0) to={sum}"),
+        })?;
+    }
+    cx.graph(
+        "step",
+        "i go value",
+        "again = Identity(go); next = Add(value, d); row = Identity(value)",
+        "again next row",
+    )?;
+    cx.write(&format!(
+        "span = Sub(l, s); span_f = Cast(span) to={wide}; d_f = Cast(d) to={wide}; parts = Div(span_f, d_f);
+         whole = Ceil(parts); some = Relu(whole); count = Cast(some) to=7; any = Cast(some) to=9;
+         last all = Loop(count, any, s) body=$step; output = Cast(all) to={}",
+        dtype.number()
+    ))
 }
 
 #[cfg(test)]

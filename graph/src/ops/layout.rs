@@ -1,19 +1,19 @@
 //! Operators that pass elements on unchanged under another shape.
 
-use super::{InferCx, OpDef, Same, known};
+use super::{BodyCx, InferCx, OpDef, Same, known};
 use crate::error::Result;
 use crate::ir::{DType, Dims, ExprId, KNOWN_LIMIT, MAX_DIM};
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Constant", constant),
-    OpDef::new("DepthToSpace", depth_to_space),
+    OpDef::new("DepthToSpace", depth_to_space).body(|cx| blocks_body(cx, true)),
     OpDef::new("Expand", expand).same(Same::Shape),
     OpDef::new("Flatten", flatten).same(Same::Shape),
     OpDef::new("Identity", identity).same(Same::Always),
     OpDef::new("Reshape", reshape).same(Same::Shape),
     OpDef::new("Shape", shape),
     OpDef::new("Size", size),
-    OpDef::new("SpaceToDepth", space_to_depth),
+    OpDef::new("SpaceToDepth", space_to_depth).body(|cx| blocks_body(cx, false)),
     OpDef::new("Squeeze", squeeze).same(Same::Shape),
     OpDef::new("Tile", tile),
     OpDef::new("Transpose", transpose),
@@ -337,6 +337,28 @@ fn space_to_depth(cx: &mut InferCx<'_>) -> Result<()> {
     });
     cx.set_tensor(0, dtype, dims);
     Ok(())
+}
+
+/// Blocks of the plane become channels or the other way round: six axes, in another order.
+fn blocks_body(cx: &mut BodyCx<'_>, to_space: bool) -> Result<()> {
+    let Some(size) = cx.view().int("blocksize").filter(|n| (1..=1 << 20).contains(n)) else { return Ok(()) };
+    let columns = cx.view().str("mode").is_some_and(|mode| mode == "CRD");
+    let (area, whole) = (size * size, if cx.knows("Reshape", "allowzero") { "allowzero=1" } else { "" });
+    let (c, h, w) = if to_space { ("Div", "Mul", "Mul") } else { ("Mul", "Div", "Div") };
+    cx.write(&format!(
+        "dims = Shape(input); n = Gather(dims, [0]); c = Gather(dims, [1]); h = Gather(dims, [2]); w = Gather(dims, [3]);
+         c2 = {c}(c, [{area}]); h2 = {h}(h, [{size}]); w2 = {w}(w, [{size}])"
+    ))?;
+    let (split, perm) = match (to_space, columns) {
+        (true, false) => (format!("n, [{size}], [{size}], c2, h, w"), "0,3,4,1,5,2"),
+        (true, true) => (format!("n, c2, [{size}], [{size}], h, w"), "0,1,4,2,5,3"),
+        (false, false) => (format!("n, c, h2, [{size}], w2, [{size}]"), "0,3,5,1,2,4"),
+        (false, true) => (format!("n, c, h2, [{size}], w2, [{size}]"), "0,1,3,5,2,4"),
+    };
+    cx.write(&format!(
+        "six = Concat({split}) axis=0; parts = Reshape(input, six) {whole}; moved = Transpose(parts) perm=[{perm}];
+         four = Concat(n, c2, h2, w2) axis=0; output = Reshape(moved, four) {whole}"
+    ))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Padding and cropping.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::Dims;
 
-pub(super) static OPS: &[OpDef] = &[OpDef::new("CenterCropPad", center_crop_pad), OpDef::new("Pad", pad)];
+pub(super) static OPS: &[OpDef] =
+    &[OpDef::new("CenterCropPad", center_crop_pad).body(center_crop_pad_body), OpDef::new("Pad", pad)];
 
 fn pad(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(dtype) = cx.dtype(0) else { return Ok(()) };
@@ -59,6 +60,25 @@ fn center_crop_pad(cx: &mut InferCx<'_>) -> Result<()> {
     }
     cx.set_tensor(0, dtype, Some(dims));
     Ok(())
+}
+
+/// Padded to the larger of both sizes on every axis, then cut.
+fn center_crop_pad_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let Some(rank) = cx.input(0).and_then(|x| cx.rank(x)).and_then(|r| i64::try_from(r).ok()) else { return Ok(()) };
+    cx.write("dims = Shape(input_data); given = Cast(shape) to=7")?;
+    match cx.view().ints("axes").filter(|axes| !axes.is_empty()) {
+        None => cx.write("wanted = Identity(given)")?,
+        Some(axes) => {
+            let axes: Vec<String> = axes.iter().map(|a| if *a < 0 { a + rank } else { *a }.to_string()).collect();
+            cx.write(&format!("wanted = ScatterElements(dims, [{}], given) axis=0", axes.join(" ")))?;
+        }
+    }
+    cx.write(
+        "larger = Max(dims, wanted); more = Sub(larger, dims); before = Div(more, [2]); after = Sub(more, before);
+         pads = Concat(before, after) axis=0; padded = Pad(input_data, pads);
+         less = Sub(larger, wanted); first = Div(less, [2]); end = Add(first, wanted);
+         output_data = Slice(padded, first, end)",
+    )
 }
 
 #[cfg(test)]

@@ -13,7 +13,14 @@ pub(super) static OPS: &[OpDef] = &[
         Ok(())
     }),
     OpDef::new("DequantizeLinear", dequantize).fold(Fold::Never),
-    OpDef::new("DynamicQuantizeLinear", dynamic),
+    OpDef::new("DynamicQuantizeLinear", dynamic).body(|cx| {
+        cx.write(
+            "low = ReduceMin(x) keepdims=0; least = Min(low, 0); high = ReduceMax(x) keepdims=0; most = Max(high, 0);
+             range = Sub(most, least); y_scale = Div(range, 255); shift = Div(least, y_scale); free = Sub(0, shift);
+             bounded = Clip(free, 0, 255); whole = Round(bounded); y_zero_point = Cast(whole) to=2;
+             y = QuantizeLinear(x, y_scale, y_zero_point)",
+        )
+    }),
     OpDef::new("MatMulInteger", |cx| {
         let dims = matmul_dims(cx, 0, 1)?;
         cx.set_tensor(0, DType::I32, dims);

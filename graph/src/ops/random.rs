@@ -1,11 +1,11 @@
 //! Random numbers. None of these folds, and what they feed is not constant.
 
-use super::{Fold, InferCx, OpDef};
+use super::{BodyCx, Fold, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{DType, Dims};
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new("Bernoulli", like).fold(Fold::Random),
+    OpDef::new("Bernoulli", like).fold(Fold::Random).body(bernoulli_body),
     OpDef::new("Dropout", dropout).fold(Fold::Random),
     OpDef::new("Multinomial", multinomial).fold(Fold::Random),
     OpDef::new("RandomNormal", shaped).fold(Fold::Random),
@@ -50,6 +50,17 @@ fn dropout(cx: &mut InferCx<'_>) -> Result<()> {
     let dims = cx.dims(0);
     cx.set_tensor(1, DType::Bool, dims);
     Ok(())
+}
+
+/// 1 where a number between 0 and 1 is below the chance. (The function in the `onnx` package compares the other way round,
+/// which gives 1 with the chance of 0.)
+fn bernoulli_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let Some(own) = cx.input(0).and_then(|x| cx.dtype(x)).map(DType::number) else { return Ok(()) };
+    let to = cx.view().int("dtype").unwrap_or(own.into());
+    let seed = if cx.view().attr("seed").is_some() { "seed=@seed" } else { "" };
+    cx.write(&format!(
+        "drawn = RandomUniformLike(input) low=0.0 high=1.0 dtype={own} {seed}; hit = Less(drawn, input); output = Cast(hit) to={to}"
+    ))
 }
 
 #[cfg(test)]

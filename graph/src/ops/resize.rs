@@ -2,12 +2,12 @@
 
 use smallvec::SmallVec;
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{Dims, ExprId};
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new("AffineGrid", affine_grid),
+    OpDef::new("AffineGrid", affine_grid).body(affine_grid_body),
     OpDef::new("GridSample", grid_sample),
     OpDef::new("Resize", resize),
     OpDef::new("Upsample", upsample),
@@ -168,6 +168,47 @@ fn affine_grid(cx: &mut InferCx<'_>) -> Result<()> {
     };
     cx.set_tensor(0, dtype, dims);
     Ok(())
+}
+
+/// The places of all points, innermost axis first, times the rows of theta.
+fn affine_grid_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let Some(theta) = cx.input(0) else { return Ok(()) };
+    let (Some(dtype), Some(axes)) = (cx.dtype(theta), cx.size(theta, 1).filter(|n| (2..=3).contains(n))) else {
+        return Ok(());
+    };
+    let (to, corners) = (dtype.number(), cx.view().int("align_corners").unwrap_or(0) != 0);
+    let plane = if axes == 2 { "[2 3]" } else { "[2 3 4]" };
+    cx.write(&format!("plane = Gather(size, {plane})"))?;
+    let mut coordinates = Vec::new();
+    for axis in (0..axes).rev() {
+        let a = format!("a{axis}");
+        cx.write(&format!("{a}_n = Gather(size, #{}); {a}_f = Cast({a}_n) to={to}", axis + 2))?;
+        match corners {
+            false => cx.write(&format!(
+                "{a}_step = Div(2, {a}_f); {a}_half = Div({a}_step, 2); {a}_start = Add(-1, {a}_half)"
+            ))?,
+            // One point alone stands at the start.
+            true => cx.write(&format!(
+                "{a}_one = Equal({a}_n, #1); {a}_less = Sub({a}_f, 1); {a}_gap = Div(2, {a}_less);
+                 {a}_step = Where({a}_one, 0, {a}_gap); {a}_start = Identity(-1)"
+            ))?,
+        }
+        let across: Vec<String> = (0..axes).filter(|other| *other != axis).map(|other| other.to_string()).collect();
+        cx.write(&format!(
+            "{a}_i = Range(#0, {a}_n, #1); {a}_if = Cast({a}_i) to={to}; {a}_along = Mul({a}_if, {a}_step);
+             {a}_at = Add({a}_start, {a}_along); {a}_u = Unsqueeze({a}_at) axes=[{}]; {a}_all = Expand({a}_u, plane);
+             {a} = Unsqueeze({a}_all) axes=[{axes}]",
+            across.join(",")
+        ))?;
+        coordinates.push(a);
+    }
+    cx.write(&format!(
+        "ones = Expand(1, plane); one = Unsqueeze(ones) axes=[{axes}]; grid_points = Concat({}, one) axis={axes};
+         points = Reshape(grid_points, [-1 {}]); turned = Transpose(theta) perm=[0,2,1]; moved = MatMul(points, turned);
+         batch = Gather(size, [0]); whole = Concat(batch, plane, [{axes}]) axis=0; grid = Reshape(moved, whole)",
+        coordinates.join(", "),
+        axes + 1
+    ))
 }
 
 #[cfg(test)]

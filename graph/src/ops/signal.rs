@@ -1,14 +1,14 @@
 //! Spectra and windows.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::{DType, ExprId};
 
 pub(super) static OPS: &[OpDef] = &[
-    OpDef::new("BlackmanWindow", window),
+    OpDef::new("BlackmanWindow", window).body(|cx| window_body(cx, [0.42, 0.5, 0.08])),
     OpDef::new("DFT", dft),
-    OpDef::new("HammingWindow", window),
-    OpDef::new("HannWindow", window),
+    OpDef::new("HammingWindow", window).body(|cx| window_body(cx, [25.0 / 46.0, 21.0 / 46.0, 0.0])),
+    OpDef::new("HannWindow", window).body(|cx| window_body(cx, [0.5, 0.5, 0.0])),
     OpDef::new("MelWeightMatrix", mel),
     OpDef::new("STFT", stft),
 ];
@@ -107,6 +107,25 @@ fn mel(cx: &mut InferCx<'_>) -> Result<()> {
     let mels = scalar(cx, 0).unwrap_or_else(|| cx.fresh_dim(0, 1));
     cx.set_tensor(0, dtype, Some([bins, mels].into_iter().collect()));
     Ok(())
+}
+
+/// a0 - a1 cos x + a2 cos 2x over one turn.
+fn window_body(cx: &mut BodyCx<'_>, [a0, a1, a2]: [f32; 3]) -> Result<()> {
+    let periodic = cx.view().int("periodic").unwrap_or(1) != 0;
+    cx.write("count = Cast(size) to=1")?;
+    cx.write(if periodic { "turn = Identity(count)" } else { "turn = Sub(count, 1f)" })?;
+    cx.write(&format!(
+        "step = Div({tau}f, turn); at = Range(0f, count, 1f); angle = Mul(at, step); wave = Cos(angle);
+         first = Mul({a1}f, wave); rest = Sub({a0}f, first)",
+        tau = std::f32::consts::TAU
+    ))?;
+    match a2 == 0.0 {
+        true => cx.write("sum = Identity(rest)")?,
+        false => cx.write(&format!(
+            "double = Mul(angle, 2f); twice = Cos(double); second = Mul({a2}f, twice); sum = Add(rest, second)"
+        ))?,
+    }
+    cx.write("output = Cast(sum) to=@output_datatype")
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! Softmax and its kin, and the losses made from them.
 
-use super::{InferCx, OpDef};
+use super::{BodyCx, InferCx, OpDef};
 use crate::error::Result;
 use crate::ir::Dims;
 
 pub(super) static OPS: &[OpDef] = &[
     OpDef::new("Hardmax", along_axis),
     OpDef::new("LogSoftmax", along_axis).body(|cx| cx.write("m = ReduceMax(input) axes=[@axis]; c = Sub(input, m); e = Exp(c); s = ReduceSum(e) axes=[@axis]; l = Log(s); output = Sub(c, l)")),
-    OpDef::new("NegativeLogLikelihoodLoss", loss),
+    OpDef::new("NegativeLogLikelihoodLoss", loss).body(|cx| loss_body(cx, ["input", "target", "weight", "loss"])),
     OpDef::new("Softmax", along_axis).body(|cx| cx.write("m = ReduceMax(input) axes=[@axis]; c = Sub(input, m); e = Exp(c); s = ReduceSum(e) axes=[@axis]; output = Div(e, s)")),
-    OpDef::new("SoftmaxCrossEntropyLoss", cross_entropy),
+    OpDef::new("SoftmaxCrossEntropyLoss", cross_entropy).body(cross_entropy_body),
 ];
 
 fn along_axis(cx: &mut InferCx<'_>) -> Result<()> {
@@ -48,6 +48,53 @@ fn loss(cx: &mut InferCx<'_>) -> Result<()> {
 fn cross_entropy(cx: &mut InferCx<'_>) -> Result<()> {
     cx.set_like(1, 0);
     loss(cx)
+}
+
+/// The negative score of each label, weighted; labels that are ignored weigh nothing.
+fn loss_body(cx: &mut BodyCx<'_>, [scores, labels, weights, out]: [&str; 4]) -> Result<()> {
+    let ignored = cx.view().int("ignore_index");
+    let weighted = cx.named(weights).is_some();
+    let reduction = cx.view().str("reduction").unwrap_or("mean").to_owned();
+    cx.write(&format!("own = Unsqueeze({labels}) axes=[1]"))?;
+    match ignored {
+        None => cx.write("index = Identity(own)")?,
+        Some(n) => cx.write(&format!(
+            "own_64 = Cast(own) to=7; skip = Equal(own_64, #{n}); first = Sub(own, own); index = Where(skip, first, own)"
+        ))?,
+    }
+    cx.write(&format!("score = GatherElements({scores}, index) axis=1"))?;
+    cx.write(if ignored.is_some() { "kept = Where(skip, 0, score)" } else { "kept = Identity(score)" })?;
+    cx.write("minus = Neg(kept); each = Squeeze(minus) axes=[1]")?;
+    let weighs = weighted || (ignored.is_some() && reduction == "mean");
+    if weighs {
+        match (weighted, ignored) {
+            (true, Some(_)) => {
+                cx.write(&format!("found = Gather({weights}, index) axis=0; weight_1 = Where(skip, 0, found)"))?;
+            }
+            (true, None) => cx.write(&format!("weight_1 = Gather({weights}, index) axis=0"))?,
+            _ => cx.write("weight_1 = Where(skip, 0, 1)")?,
+        }
+        cx.write("heavy = Squeeze(weight_1) axes=[1]; part = Mul(each, heavy)")?;
+    } else {
+        cx.write("part = Identity(each)")?;
+    }
+    match (reduction.as_str(), weighs) {
+        ("none", _) => cx.write(&format!("{out} = Identity(part)")),
+        ("sum", _) => cx.write(&format!("{out} = ReduceSum(part) keepdims=0")),
+        (_, false) => cx.write(&format!("{out} = ReduceMean(part) keepdims=0")),
+        (_, true) => cx.write(&format!(
+            "sum = ReduceSum(part) keepdims=0; all = ReduceSum(heavy) keepdims=0; {out} = Div(sum, all)"
+        )),
+    }
+}
+
+/// Rows of classes, so that old forms, which take all further axes into the sum, do the same.
+fn cross_entropy_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    cx.write(
+        "dims = Shape(scores); three = Reshape(scores, [0 0 -1]); rows = Transpose(three) perm=[0,2,1];
+         soft = LogSoftmax(rows) axis=2; back = Transpose(soft) perm=[0,2,1]; log_prob = Reshape(back, dims)",
+    )?;
+    loss_body(cx, ["log_prob", "labels", "weights", "output"])
 }
 
 #[cfg(test)]

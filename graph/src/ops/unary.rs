@@ -15,7 +15,7 @@ pub(super) static OPS: &[OpDef] = &[
     OpDef::new("BitwiseNot", like),
     OpDef::new("Ceil", whole),
     OpDef::new("Celu", like).body(|cx| cx.write("s = Div(X, @alpha); e = Elu(s); Y = Mul(e, @alpha)")),
-    OpDef::new("Clip", clip),
+    OpDef::new("Clip", clip).body(clip_body),
     OpDef::new("Cos", like),
     OpDef::new("Cosh", like),
     OpDef::new("Elu", like).body(|cx| cx.write("e = Exp(X); m = Sub(e, 1); s = Mul(m, @alpha); n = Less(X, 0); Y = Where(n, s, X)")),
@@ -96,6 +96,20 @@ fn gelu(cx: &mut BodyCx<'_>) -> Result<()> {
         ),
         _ => cx.write("s = Mul(X, 0.7071067811865476); e = Erf(s); o = Add(e, 1); h = Mul(X, 0.5); Y = Mul(h, o)"),
     }
+}
+
+fn clip_body(cx: &mut BodyCx<'_>) -> Result<()> {
+    let (least, most) = (cx.named("min").is_some(), cx.named("max").is_some());
+    cx.write(if least {
+        "low = Less(input, min); raised = Where(low, min, input)"
+    } else {
+        "raised = Identity(input)"
+    })?;
+    cx.write(if most {
+        "high = Less(max, raised); output = Where(high, max, raised)"
+    } else {
+        "output = Identity(raised)"
+    })
 }
 
 #[cfg(test)]

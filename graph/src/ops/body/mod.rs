@@ -1,9 +1,12 @@
 //! Standard bodies: a composite operator written out in simpler ones, at a given opset.
 
+mod graphs;
+mod text;
+
 use smallvec::SmallVec;
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Attr, AttrValue, DType, Data, Graph, NodeId, ValueId};
+use crate::ir::{Attr, AttrValue, DType, Data, Graph, GraphId, NodeId, Type, ValueId};
 use crate::ops;
 use crate::schema::View;
 use crate::walk::Walk;
@@ -21,6 +24,12 @@ pub struct BodyCx<'g> {
     opset: u32,
     nodes: Vec<NodeId>,
     outputs: SmallVec<[Option<ValueId>; 2]>,
+    /// Values by the names that texts call them.
+    names: Vec<(String, Option<ValueId>)>,
+    /// Graphs that nodes to come will hold, by name.
+    graphs: Vec<(&'static str, GraphId)>,
+    /// The graph whose nodes are being written, when it is not the one of the node.
+    inner: Option<GraphId>,
 }
 
 impl BodyCx<'_> {
@@ -32,6 +41,11 @@ impl BodyCx<'_> {
     /// The version of the standard domain in which the body is written: [`emit`](Self::emit) takes the forms of it.
     pub fn opset(&self) -> u32 {
         self.opset
+    }
+
+    /// The outputs of the node that are wanted.
+    pub fn outputs(&self) -> Vec<Option<ValueId>> {
+        self.walk.graph.node(self.id).outputs.to_vec()
     }
 
     /// Whether the form of an operator that the body's opset has knows an attribute.
@@ -49,84 +63,26 @@ impl BodyCx<'_> {
         Some(self.walk.graph.value(v).ty.as_ref()?.as_tensor()?.dtype)
     }
 
+    /// Type of any value.
+    pub fn ty(&self, v: ValueId) -> Option<&Type> {
+        self.walk.graph.value(v).ty.as_ref()
+    }
+
+    /// Size of an axis of any value, where it is fixed.
+    pub fn size(&self, v: ValueId, axis: usize) -> Option<i64> {
+        let dims = self.ty(v)?.as_tensor()?.dims.as_ref()?;
+        self.walk.graph.exprs.as_const(*dims.get(axis)?)
+    }
+
+    /// Whether two values certainly have the same size at their last axes.
+    pub fn same_length(&self, a: ValueId, b: ValueId) -> bool {
+        let last = |v| self.ty(v)?.as_tensor()?.dims.as_ref()?.last().copied();
+        last(a).is_some_and(|d| last(b) == Some(d))
+    }
+
     /// Rank of any value.
     pub fn rank(&self, v: ValueId) -> Option<usize> {
         self.walk.graph.value(v).ty.as_ref()?.as_tensor()?.rank()
-    }
-
-    /// Writes the body from text: statements `name = Op(a, b) attr=1` with `;` between them.
-    ///
-    /// An operand is an input of the node or an earlier result, by name; `_` for none; a number, as a scalar of input 0's
-    /// element type; or `@alpha`, the node's float attribute as such a scalar. Attribute values are integers, floats with
-    /// a point, `[1,2]`, `"text"`, or `@alpha` for the node's own. A result with the name of an output of the node is
-    /// that output. Inputs and outputs go by the names in the schema.
-    pub fn write(&mut self, text: &str) -> Result<()> {
-        let mut names: Vec<(String, Option<ValueId>)> = Vec::new();
-        let (inputs, outputs) = self.formal_names();
-        names.extend(inputs.into_iter().enumerate().map(|(i, name)| (name, self.input(i))));
-        for statement in text.split(';') {
-            let (name, call) = statement.split_once('=').ok_or_else(|| bad(statement))?;
-            let (op, rest) = call.split_once('(').ok_or_else(|| bad(statement))?;
-            let (operands, attrs) = rest.split_once(')').ok_or_else(|| bad(statement))?;
-            let operands: Vec<Option<ValueId>> =
-                operands.split(',').map(|o| self.operand(o.trim(), &names)).collect::<Result<_>>()?;
-            let attrs = attrs.split_whitespace().map(|a| self.attr_of(a)).collect::<Result<Vec<_>>>()?;
-            let value = self.emit_named(op.trim(), &operands, attrs)?;
-            let name = name.trim();
-            if let Some(o) = outputs.iter().position(|n| n == name) {
-                self.set_output(o, value);
-            }
-            names.push((name.to_owned(), Some(value)));
-        }
-        Ok(())
-    }
-
-    fn formal_names(&self) -> (Vec<String>, Vec<String>) {
-        let node = self.walk.graph.node(self.id);
-        let Some(schema) = self.walk.graph.schema_at(&node.domain, &node.op, node.since) else {
-            return Default::default();
-        };
-        let inputs = schema.inputs().map(|p| p.name.to_owned()).collect();
-        (inputs, schema.outputs().map(|p| p.name.to_owned()).collect())
-    }
-
-    fn operand(&mut self, text: &str, names: &[(String, Option<ValueId>)]) -> Result<Option<ValueId>> {
-        if text == "_" {
-            return Ok(None);
-        }
-        if let Some((_, value)) = names.iter().rev().find(|n| n.0 == text) {
-            return Ok(*value);
-        }
-        let number = match text.strip_prefix('@') {
-            Some(attr) => self.view().attr(attr).and_then(AttrValue::as_float).map(f64::from),
-            None => text.parse().ok(),
-        };
-        let (number, like) = (number.ok_or_else(|| bad(text))?, self.input(0).ok_or_else(|| bad(text))?);
-        match self.scalar_like(like, number)? {
-            Some(value) => Ok(Some(value)),
-            None => Err(Error::new(Code::Version, "its element type has no standard body")),
-        }
-    }
-
-    fn attr_of(&self, text: &str) -> Result<(String, AttrValue)> {
-        let (name, value) = text.split_once('=').ok_or_else(|| bad(text))?;
-        let value = if let Some(own) = value.strip_prefix('@') {
-            self.view().attr(own).cloned().ok_or_else(|| bad(text))?
-        } else if let Some(list) = value.strip_prefix('[') {
-            let number = |n: &str| match n.strip_prefix('@') {
-                Some(own) => self.view().int(own),
-                None => n.parse().ok(),
-            };
-            let list: Option<Vec<i64>> = list.trim_end_matches(']').split(',').map(number).collect();
-            AttrValue::ints(&list.ok_or_else(|| bad(text))?)
-        } else if let Some(word) = value.strip_prefix('"') {
-            AttrValue::text(word.trim_end_matches('"'))
-        } else if value.contains('.') {
-            AttrValue::Float(value.parse().map_err(|_| bad(text))?)
-        } else {
-            AttrValue::Int(value.parse().map_err(|_| bad(text))?)
-        };
-        Ok((name.to_owned(), value))
     }
 
     /// A node of the standard domain with one output, in the form of the body's opset. A list that this form takes
@@ -137,12 +93,20 @@ impl BodyCx<'_> {
         inputs: &[Option<ValueId>],
         attrs: &[(&'static str, AttrValue)],
     ) -> Result<ValueId> {
-        self.emit_named(op, inputs, attrs.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect())
+        let attrs = attrs.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
+        self.emit_node(op, inputs, attrs, 1).map(|made| made[0])
     }
 
-    fn emit_named(&mut self, op: &str, inputs: &[Option<ValueId>], attrs: Vec<(String, AttrValue)>) -> Result<ValueId> {
+    /// The same with any number of outputs, and with bodies among the attributes.
+    pub fn emit_node(
+        &mut self,
+        op: &str,
+        inputs: &[Option<ValueId>],
+        attrs: Vec<(String, AttrValue)>,
+        outputs: usize,
+    ) -> Result<SmallVec<[ValueId; 2]>> {
         let home = self.walk.graph.node(self.id);
-        let (name, graph) = (home.name.clone(), home.graph);
+        let (name, graph) = (home.name.clone(), self.inner.unwrap_or(home.graph));
         let id = self.walk.graph.add_node(graph, name, "", op)?;
         let Some(schema) = self.walk.graph.schema_at("", op, self.opset) else {
             return Err(Error::new(Code::Version, format!("{op} is not in version {}", self.opset)));
@@ -167,9 +131,16 @@ impl BodyCx<'_> {
         kept.sort_by(|a, b| a.name.cmp(&b.name));
         let node = &mut self.walk.graph.nodes[id.index()];
         (node.inputs, node.attrs, node.since) = (inputs, kept, since);
-        let value = self.walk.graph.add_output(id)?;
-        self.walk.file_node(id, &mut self.nodes)?;
-        Ok(value)
+        for body in self.walk.graph.node(id).bodies().collect::<Vec<_>>() {
+            self.walk.graph.bodies[body.index()].parent = Some(id);
+        }
+        let made = (0..outputs).map(|_| self.walk.graph.add_output(id)).collect::<Result<_>>()?;
+        match self.inner {
+            // Its nodes are walked with the node that holds it.
+            Some(inner) => self.walk.graph.bodies[inner.index()].nodes.push(id),
+            None => self.walk.file_node(id, &mut self.nodes)?,
+        }
+        Ok(made)
     }
 
     /// A constant of one number in the element type of `like`, without dims; `None` for types other than the real floats
@@ -218,16 +189,30 @@ impl BodyCx<'_> {
 /// that stood otherwise at the opset remembers that form as its origin.
 pub(crate) fn expand(graph: &mut Graph, id: NodeId, opset: u32) -> Result<Option<Vec<NodeId>>> {
     let Some(body) = graph.node(id).def.and_then(|d| d.body) else { return Ok(None) };
+    // The graphs that a node holds may become part of its body, even of one that then can't be written.
+    let saved = graph.node(id).bodies().next().is_some().then(|| graph.clone());
     let mut walk = Walk::over(std::mem::take(graph));
     let wanted = walk.graph.node(id).outputs.clone();
-    let mut cx =
-        BodyCx { walk: &mut walk, id, opset, nodes: Vec::new(), outputs: SmallVec::from_elem(None, wanted.len()) };
+    let mut cx = BodyCx {
+        walk: &mut walk,
+        id,
+        opset,
+        nodes: Vec::new(),
+        outputs: SmallVec::from_elem(None, wanted.len()),
+        names: Vec::new(),
+        graphs: Vec::new(),
+        inner: None,
+    };
+    cx.formals();
     let done = body(&mut cx).and_then(|()| cx.own_outputs(&wanted));
     let nodes = cx.nodes;
     *graph = walk.graph;
-    if !done? {
-        graph.make_own(id);
-        return Ok(None);
+    if !matches!(done, Ok(true)) {
+        match saved {
+            Some(saved) => *graph = saved,
+            None => graph.make_own(id),
+        }
+        return done.map(|_| None);
     }
     let home = graph.node(id).graph;
     let list = &mut graph.bodies[home.index()].nodes;
@@ -244,10 +229,7 @@ impl Graph {
         match expand(self, id, opset) {
             Ok(made) => Ok(made.is_some()),
             Err(e) if e.code() == Code::Limit => Err(e),
-            Err(_) => {
-                self.make_own(id);
-                Ok(false)
-            }
+            Err(_) => Ok(false),
         }
     }
 
@@ -272,14 +254,14 @@ impl BodyCx<'_> {
             }
             made.push((from, v));
         }
-        let lead = |v: &mut ValueId| *v = made.iter().find(|m| m.0 == *v).map_or(*v, |m| m.1);
+        let lead = |v: ValueId| made.iter().find(|m| m.0 == v).map_or(v, |m| m.1);
+        self.lead_in(&self.nodes.clone(), &lead);
         let graph = &mut self.walk.graph;
         for n in &self.nodes {
             let node = &mut graph.nodes[n.index()];
-            node.inputs.iter_mut().chain(node.outputs.iter_mut()).flatten().for_each(lead);
+            node.outputs.iter_mut().flatten().for_each(|v| *v = lead(*v));
             if let Some(o) = node.origin {
-                let origin = &mut graph.origins[o.index()];
-                origin.inputs.iter_mut().chain(origin.outputs.iter_mut()).flatten().for_each(lead);
+                graph.origins[o.index()].outputs.iter_mut().flatten().for_each(|v| *v = lead(*v));
             }
             for (v, at) in graph.node(*n).outputs.clone().into_iter().zip(0u32..) {
                 graph.set_producer(v, *n, at);
@@ -287,10 +269,6 @@ impl BodyCx<'_> {
         }
         Ok(true)
     }
-}
-
-fn bad(text: &str) -> Error {
-    Error::new(Code::Edit, format!("'{}' in a standard body can't be read", text.trim()))
 }
 
 #[cfg(test)]
