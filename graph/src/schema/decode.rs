@@ -49,6 +49,10 @@ impl Table {
         Some(History { table: self, op })
     }
 
+    pub(super) fn operators(&self) -> impl Iterator<Item = (&str, &str, History<'_>)> {
+        self.ops.iter().enumerate().map(|(op, row)| (self.name(row[0]), self.name(row[1]), History { table: self, op }))
+    }
+
     pub(super) fn all(&self) -> impl Iterator<Item = Schema<'_>> {
         (0..self.ops.len()).flat_map(|op| History { table: self, op }.iter())
     }

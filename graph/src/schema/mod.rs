@@ -2,7 +2,7 @@
 //! operator and version of the standard domains and for the `com.microsoft` operators that real
 //! models carry. The one home of these facts; it knows nothing of shapes, meaning or kernels.
 //!
-//! The standard table is static (`table.rs`, generated); nothing is built at start, and a schema is
+//! The standard table is static (`table.rs`, generated); only an index by name is built, when first asked, and a schema is
 //! decoded as it is read. Schemas written as text (contrib, and what an execution provider exports)
 //! become the same tables through [`text`], whose canonical form is also what digests are made of.
 
@@ -18,6 +18,8 @@ mod types;
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
+
+use hashbrown::HashMap;
 
 use crate::error::{Code, Error, Result};
 
@@ -54,9 +56,14 @@ pub fn canonical_domain(domain: &str) -> &str {
 
 /// All versions of an operator; none when it is unknown.
 pub fn history(domain: &str, op: &str) -> Option<History<'static>> {
-    let domain = canonical_domain(domain);
-    STANDARD.find(domain, op).or_else(|| CONTRIB.find(domain, op))
+    INDEX.get(&(canonical_domain(domain), op)).copied()
 }
+
+/// Every operator by its name: loading asks several times for each node. A memo of constant tables, not state.
+static INDEX: LazyLock<HashMap<(&str, &str), History<'static>>> = LazyLock::new(|| {
+    let all = STANDARD.operators().chain(CONTRIB.operators());
+    all.map(|(domain, op, history)| ((domain, op), history)).collect()
+});
 
 /// The schema in force at an opset: the newest version of the operator that is not newer.
 /// A deprecated version is answered like any other.

@@ -24,16 +24,18 @@ impl Walk {
     }
 
     fn upgrade(&mut self, id: NodeId, out: &mut Vec<NodeId>) -> Result<()> {
-        let file = self.graph.node(id).clone();
+        let node = self.graph.node(id);
+        let (domain, op, since) = (node.domain.clone(), node.op.clone(), node.since);
         let first = out.len();
-        let mut up = Upgrader { walk: self, id, out, after: Vec::new() };
-        let form = versions::upgrade(&mut up, &file.domain, &file.op, file.since);
-        let after = std::mem::take(&mut up.after);
+        let mut up = Upgrader { walk: self, id, out, after: Vec::new(), file: None };
+        let form = versions::upgrade(&mut up, &domain, &op, since);
+        let (after, file) = (std::mem::take(&mut up.after), up.file.take());
         let form = match form {
             Ok(form) => form,
             Err(e) if e.code() == Code::Version => {
                 // It stays as the file has it, for an EP that runs this version; rules are for the newest only.
                 out.truncate(first);
+                let file = file.unwrap_or_else(|| self.graph.node(id).clone());
                 for (&v, at) in file.outputs.iter().zip(0u32..) {
                     self.graph.set_producer(v, id, at);
                 }
@@ -45,6 +47,7 @@ impl Walk {
             }
             Err(e) => return Err(e),
         };
+        let file = file.or_else(|| form.changed.then(|| self.graph.node(id).clone()));
         let node = &mut self.graph.nodes[id.index()];
         node.since = form.since;
         if let Some(op) = form.op {
@@ -58,7 +61,7 @@ impl Walk {
         for &n in &out[main..] {
             self.settle(n)?;
         }
-        if form.changed {
+        if let Some(file) = file.filter(|_| form.changed) {
             self.remember(file, &out[first..])?;
         }
         Ok(())

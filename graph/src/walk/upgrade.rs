@@ -15,6 +15,8 @@ pub(super) struct Upgrader<'w, 'o> {
     /// The nodes so far; those before this node are added here.
     pub(super) out: &'o mut Vec<NodeId>,
     pub(super) after: Vec<Pending>,
+    /// The node as it stood, once something changed it.
+    pub(super) file: Option<Node>,
 }
 
 /// A node that follows; it is inferred once the upgraded node is.
@@ -25,6 +27,9 @@ pub(super) struct Pending {
 
 impl Upgrader<'_, '_> {
     fn node(&mut self) -> &mut Node {
+        if self.file.is_none() {
+            self.file = Some(self.walk.graph.node(self.id).clone());
+        }
         &mut self.walk.graph.nodes[self.id.index()]
     }
 
@@ -38,7 +43,7 @@ impl Upgrader<'_, '_> {
         inputs: SmallVec<[Option<ValueId>; 4]>,
         attrs: &[(&'static str, AttrValue)],
     ) -> Result<NodeId> {
-        let (name, graph) = (self.node().name.clone(), self.graph());
+        let (name, graph) = (self.walk.graph.node(self.id).name.clone(), self.graph());
         let id = self.walk.graph.add_node(graph, name, "", op)?;
         let node = &mut self.walk.graph.nodes[id.index()];
         (node.inputs, node.attrs) = (inputs, infer::attrs(attrs));
@@ -112,6 +117,7 @@ impl versions::Upgrade for Upgrader<'_, '_> {
         let (maker, at) = last.unwrap_or((self.id, output));
         let Some(wanted) = self.walk.graph.node(maker).outputs.get(at).copied().flatten() else { return Ok(()) };
         let inner = self.walk.graph.add_value(Value::new(self.graph()))?;
+        self.node();
         self.walk.graph.nodes[maker.index()].outputs[at] = Some(inner);
         self.walk.graph.set_producer(Some(inner), maker, u32::try_from(at).unwrap_or(u32::MAX));
         let all = std::iter::once(Some(inner)).chain(inputs.iter().copied()).collect();

@@ -82,7 +82,7 @@ fn asked(folder: &Scratch, models: Vec<(String, PathBuf)>, rows: &[Row]) -> usiz
         if (own, later_refused) != row {
             wrong.push(format!("(\"{name}\", {own:?}, {later_refused:?}),"));
         }
-        compared += same_results(&[forms.clone()]);
+        compared += same_results(std::slice::from_ref(&forms));
         std::fs::remove_dir_all(&forms).unwrap();
         let _ = std::fs::remove_file(&later);
     }
