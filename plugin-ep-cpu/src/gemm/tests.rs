@@ -326,6 +326,25 @@ fn threads_do_not_change_a_bit() {
     }
 }
 
+#[test]
+fn equal_columns_have_equal_sums() {
+    for isa in Isa::available() {
+        for m in [1, 2, 3, 6, 9] {
+            let (n, k) = (2 * panel_columns(isa) + 3, 301);
+            for fb in [Dense, Packed] {
+                let mut a = Operand::new(Dense, m, k, 11);
+                a.data.iter_mut().for_each(|x| *x = (*x * 1.37).sin());
+                let mut b = Operand::new(fb, k, n, 12);
+                b.data.iter_mut().enumerate().for_each(|(i, x)| *x = ((i / n) as f32 * 0.7).cos());
+                let got = Case::new(isa, &a, &b).run(&vec![0.0; m * (n + 3)]);
+                for row in got.chunks(n + 3) {
+                    assert!(row[..n].iter().all(|&y| y == row[0]), "{} {m} {fb:?}: {row:?}", isa.name());
+                }
+            }
+        }
+    }
+}
+
 fn got_all(got: &[f32], want: &[f32], close: impl Fn((&f32, &f32)) -> bool) -> bool {
     got.iter().zip(want).all(close)
 }
