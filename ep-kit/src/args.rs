@@ -5,8 +5,10 @@
 
 use crate::element::Element;
 use crate::error::Fault;
+use crate::item::Item;
 use crate::parallel::Parallel;
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 /// A tensor of a running step: present and in host memory, or absent.
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +30,14 @@ impl Arg {
     pub const NONE: Arg = Arg { ptr: core::ptr::null_mut(), bytes: ABSENT };
 }
 
-/// Memory for outputs whose size `run` decides.
+/// Memory for outputs whose size `run` decides, and values that are no plain tensors.
 pub(crate) trait Emit {
     /// Memory for output `output` of the running step.
     fn emit(&self, output: usize, dims: &[i64]) -> Result<Arg, Fault>;
+    /// An input of the running step; a plain tensor is copied.
+    fn item(&self, input: usize) -> Result<Arc<Item>, Fault>;
+    /// Takes an output of the running step; false if it is a plain tensor, which goes to memory.
+    fn give(&self, output: usize, item: Arc<Item>) -> bool;
 }
 
 /// Tensors and means of a running node.
@@ -125,6 +131,34 @@ impl<'a> Args<'a> {
         let arg = late.emit(index, dims)?;
         check::<T>(arg);
         Ok(elements_mut(arg))
+    }
+
+    /// An input, whatever it is; the row is marked [`items`](crate::Kernel::items). A plain tensor is copied.
+    pub fn item(&self, index: usize) -> Result<Arc<Item>, Fault> {
+        if index >= self.inputs {
+            return Err(Fault::data(format!("input {index} is missing")));
+        }
+        self.desk()?.item(index)
+    }
+
+    /// Hands an output over, whatever it is. Once per output.
+    pub fn give(&mut self, index: usize, item: impl Into<Arc<Item>>) -> Result<(), Fault> {
+        let item = item.into();
+        if self.desk()?.give(index, item.clone()) {
+            self.take(index as u32);
+            return Ok(());
+        }
+        let tensor = item.tensor()?;
+        let to = self.emit::<u8>(index, &tensor.dims)?;
+        match to.len() == tensor.bytes.len() {
+            true => to.copy_from_slice(&tensor.bytes),
+            false => return Err(Fault::data(format!("output {index} is not of elements of {}", tensor.dtype))),
+        }
+        Ok(())
+    }
+
+    fn desk(&self) -> Result<&'a dyn Emit, Fault> {
+        self.late.ok_or_else(|| Fault::data("the kernel's row is not marked as taking items"))
     }
 
     /// The scratch memory that the node asked for, with stale content. Once.

@@ -210,8 +210,8 @@ impl Bound {
             let size = match (arg.from, arg.packed) {
                 (From::Absent, _) => ABSENT,
                 (_, Some(packed)) => packed,
-                // The size of a late value comes with its memory.
-                (From::Late(_), _) => 0,
+                // The size of a late value comes with its memory; items have none here.
+                (From::Late(_) | From::Item(_), _) => 0,
                 _ => {
                     let count = self.counts[arg.shape as usize];
                     let size = match arg.bytes_each {

@@ -4,6 +4,7 @@ use crate::args::Arg;
 use crate::bind::KitLane;
 use crate::draft::{Drafts, Request};
 use crate::error::Fault;
+use crate::item::Item;
 use crate::layout::lay_out;
 use crate::memory;
 use crate::node::Ints;
@@ -86,6 +87,14 @@ impl Host for Heap<'_> {
         memory::copy(held, arg)?;
         *self.result.borrow_mut() = Some((Ints::from_slice(dims), slab));
         Ok(true)
+    }
+
+    fn item(&self, _: u32) -> Option<Item> {
+        None
+    }
+
+    fn give_item(&self, _: u32, item: &Item) -> Result<(), Fault> {
+        Err(Fault::data(format!("{} is no weight", item.kind())))
     }
 
     fn clock(&self) -> Option<u64> {

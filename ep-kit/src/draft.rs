@@ -2,6 +2,7 @@
 
 use crate::bytes;
 use crate::error::Reject;
+use crate::item::is_item;
 use crate::kernel::{Kernel, Node as Op, Seam};
 use crate::node::{Look, NodeView};
 use crate::table::Index;
@@ -140,7 +141,7 @@ impl<'a> Drafts<'a> {
         }
         for &value in node.outputs().iter().filter(|&&v| v != NONE) {
             let info = self.value(value)?;
-            if info.is_const_expr() && (0..info.rank()).all(|k| info.fixed_dim(k).is_some()) {
+            if info.is_const_expr() && !is_item(&info) && (0..info.rank()).all(|k| info.fixed_dim(k).is_some()) {
                 self.weights.insert(value);
             }
         }

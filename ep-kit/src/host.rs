@@ -5,13 +5,16 @@
 
 use crate::args::Arg;
 use crate::error::Fault;
+use crate::item::Item;
+use crate::memory;
 use crate::parallel::{Parallel, Stopped};
 use crate::run::Host;
 use crate::weights::CompileHost;
 use core::ops::Range;
 use ortolan_ep_abi::call::{Call, CompileCall, EMPTY, RunCall};
 use ortolan_ep_abi::codes::DType;
-use ortolan_ep_abi::raw::{self, Event, HostV1, ReleaseFn, Value};
+use ortolan_ep_abi::raw::{self, Event, HostV1, ReleaseFn, Str, Value};
+use ortolan_ep_abi::view;
 
 /// Threads of a call.
 pub(crate) struct Threads<'a>(pub Call<'a>);
@@ -124,6 +127,18 @@ impl Host for RunHost<'_> {
         Ok(true)
     }
 
+    fn item(&self, index: u32) -> Option<Item> {
+        let raw = self.inputs.get(index as usize)?;
+        // SAFETY: inputs and all that they point to live over the call.
+        Item::of(&unsafe { view::Value::new(*raw) })
+    }
+
+    fn give_item(&self, index: u32, item: &Item) -> Result<(), Fault> {
+        let mut keep = Keep::default();
+        let value = self.whole(item, &mut keep)?;
+        self.give(index, &value)
+    }
+
     fn clock(&self) -> Option<u64> {
         self.profiled.then(|| self.call.now_ns())
     }
@@ -134,7 +149,57 @@ impl Host for RunHost<'_> {
     }
 }
 
+/// Lists that structs of values point into.
+#[derive(Default)]
+struct Keep {
+    items: Vec<Box<[Value]>>,
+    texts: Vec<Box<[Str]>>,
+}
+
 impl RunHost<'_> {
+    /// The struct of a value; its tensors are written to memory of the host.
+    fn whole(&self, item: &Item, keep: &mut Keep) -> Result<Value, Fault> {
+        let (kind, items) = match item {
+            Item::Tensor(tensor) => {
+                let to = self.loose(tensor.dtype, &tensor.dims)?;
+                let held = Arg { ptr: tensor.bytes.as_ptr().cast_mut(), bytes: tensor.bytes.len() };
+                memory::copy(held, Arg { ptr: to.data, bytes: usize::try_from(to.bytes).unwrap_or(0) })?;
+                return Ok(Value { rank: rank(&tensor.dims), shape: tensor.dims.as_ptr(), ..to });
+            }
+            Item::Texts(texts) => {
+                let list: Box<[Str]> = texts.texts.iter().map(|text| Str::new(text)).collect();
+                let value = Value {
+                    kind: raw::VALUE_TENSOR,
+                    dtype: DType::Str as u32,
+                    rank: rank(&texts.dims),
+                    shape: texts.dims.as_ptr(),
+                    data: list.as_ptr().cast_mut().cast(),
+                    bytes: size_of_val(&*list) as u64,
+                    ..EMPTY
+                };
+                keep.texts.push(list);
+                return Ok(value);
+            }
+            Item::Sequence(all) => (raw::VALUE_SEQUENCE, all.iter().collect::<Vec<_>>()),
+            Item::Optional(one) => (raw::VALUE_OPTIONAL, one.iter().collect()),
+            Item::Map { keys, values } => (raw::VALUE_MAP, vec![keys, values]),
+        };
+        let items = items.into_iter().map(|item| self.whole(item, keep)).collect::<Result<Box<[Value]>, Fault>>()?;
+        let item_count = u32::try_from(items.len()).map_err(|_| Fault::data("there are too many items"))?;
+        let value = Value { kind, items: items.as_ptr(), item_count, ..EMPTY };
+        keep.items.push(items);
+        Ok(value)
+    }
+
+    /// Memory for a tensor that will be inside another value.
+    fn loose(&self, dtype: DType, dims: &[i64]) -> Result<Value, Fault> {
+        let mut value = EMPTY;
+        let (call, shape) = (self.call.raw(), dims.as_ptr());
+        // SAFETY: all pointers live over the call.
+        checked(unsafe { (self.host.output)(call, raw::NONE, dtype as u32, rank(dims), shape, &mut value) })?;
+        Ok(value)
+    }
+
     fn give(&self, index: u32, value: &Value) -> Result<(), Fault> {
         let nothing = ReleaseFn { f: None };
         // SAFETY: the value lives over the call; its memory is an input's buffer or the part's.

@@ -35,6 +35,9 @@ pub struct Kernel {
     pub view: bool,
     /// `run` decides the dimensions of outputs and asks for their memory with [`Args::emit`].
     pub late: bool,
+    /// Inputs and outputs that are no tensors, or tensors of texts, are seen whole with [`Args::item`] and made with
+    /// [`Args::give`]. Such rows are late, too.
+    pub items: bool,
     /// A plain loop that is right and slow; shown in coverage pages.
     pub fallback: bool,
     /// Limits on ranks and attributes, for the catalogue.
@@ -225,6 +228,7 @@ impl Kernel {
             unread: 0,
             view: false,
             late: false,
+            items: false,
             fallback: false,
             limits: &[],
             make: runs.make,
@@ -269,6 +273,11 @@ impl Kernel {
     /// `run` decides dimensions.
     pub const fn late(self) -> Kernel {
         Kernel { late: true, ..self }
+    }
+
+    /// Whole values.
+    pub const fn items(self) -> Kernel {
+        Kernel { items: true, late: true, ..self }
     }
 
     /// Right and slow.

@@ -4,9 +4,10 @@ use crate::arena::Life;
 use crate::args::NO_ALIAS;
 use crate::bytes;
 use crate::draft::{Class, Draft, Drafts, label};
+use crate::item::{Item, is_item};
 use crate::node::{constant_ints, defines};
 use crate::number::used_exprs;
-use crate::plan::{ArgPlan, Def, DefSource, End, From, Group, Late, OutPlan, Renamed};
+use crate::plan::{ArgPlan, Def, DefSource, End, From, Group, Items, Late, OutPlan, Renamed};
 use crate::slab::aligned;
 use crate::weights::{Reader, Weights};
 use core::ops::Range;
@@ -14,6 +15,7 @@ use ortolan_ep_abi::call::Error;
 use ortolan_ep_abi::codes::DType;
 use ortolan_ep_abi::raw::{self, NONE};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Lives until the run is over.
 const FOREVER: u32 = u32::MAX;
@@ -30,6 +32,7 @@ pub(crate) fn lay_out(drafts: &Drafts<'_>, weights: &Weights) -> Result<Laid, Er
         running: (0..drafts.steps.len()).filter(|&k| !drafts.steps[k].is_view()).collect(),
         late_of: HashMap::new(),
         known_of: HashMap::new(),
+        item_of: HashMap::new(),
         elements_of: HashMap::new(),
         group_of: HashMap::new(),
         direct: HashMap::new(),
@@ -108,6 +111,7 @@ pub(crate) struct Laid {
     pub inputs: Vec<End>,
     pub outputs: Vec<(End, OutPlan)>,
     pub copies: Vec<ArgPlan>,
+    pub items: Items,
     pub views: Vec<Renamed>,
 }
 
@@ -118,6 +122,8 @@ struct Layout<'l, 'a> {
     running: Vec<usize>,
     late_of: HashMap<u32, u32>,
     known_of: HashMap<u32, u32>,
+    /// Numbers of values that are no plain tensors.
+    item_of: HashMap<u32, u32>,
     elements_of: HashMap<u32, Option<Elements>>,
     group_of: HashMap<u32, u32>,
     /// Root values that are written straight into an output.
@@ -157,14 +163,35 @@ impl<'a> Layout<'_, 'a> {
     fn end(&mut self, value: u32) -> Result<End, Error> {
         let info = self.drafts.value(value)?;
         let dtype = info.dtype().unwrap_or(DType::Str);
-        Ok(End { shape: self.laid.shapes.intern(info.dims(), info.name()), dtype })
+        Ok(End { shape: self.laid.shapes.intern(info.dims(), info.name()), dtype, item: is_item(&info) })
+    }
+
+    /// Number of a value that is no plain tensor.
+    fn item(&mut self, value: u32) -> Result<u32, Error> {
+        if let Some(&item) = self.item_of.get(&value) {
+            return Ok(item);
+        }
+        let item = self.laid.items.count;
+        self.laid.items.count += 1;
+        self.item_of.insert(value, item);
+        let program = self.drafts.request.program;
+        match self.drafts.class(value)? {
+            Class::Input(k) => self.laid.items.inputs.push((k, item)),
+            Class::Constant(k) => {
+                let constant = program.constant(k).and_then(|(constant, _)| Item::of(&constant));
+                let constant = constant.ok_or_else(|| Error::new("a constant is not in host memory"))?;
+                self.laid.items.constants.push((item, Arc::new(constant)));
+            }
+            _ => {}
+        }
+        Ok(item)
     }
 
     /// Outputs of late rows whose dimensions hang on one that the row's run decides.
     fn find_late(&mut self) {
         let program = self.drafts.request.program;
         for step in self.running.iter().map(|&k| &self.drafts.steps[k]).filter(|s| s.kernel.late) {
-            for value in step.outs.iter().filter_map(|&v| program.value(v)) {
+            for value in step.outs.iter().filter_map(|&v| program.value(v)).filter(|v| !is_item(v)) {
                 let used = used_exprs(program.exprs(), value.dims().iter());
                 let mut exprs = used.iter().filter_map(|&id| program.exprs().get(id as usize));
                 if exprs.any(|e| defines(program, &step.outs, e)) {
@@ -182,6 +209,11 @@ impl<'a> Layout<'_, 'a> {
             let end = self.end(value)?;
             let root = self.drafts.root(value);
             let j = number(j);
+            if end.item {
+                let item = self.item(value)?;
+                self.laid.outputs.push((end, OutPlan::Item(item)));
+                continue;
+            }
             let plan = match self.drafts.class(root)? {
                 Class::Input(i) => OutPlan::Input(i),
                 Class::Constant(_) | Class::Weight => OutPlan::Held(self.held(Reader::Output(j as usize), root)?.0),
@@ -312,6 +344,9 @@ impl<'a> Layout<'_, 'a> {
             return Ok(());
         }
         let end = self.end(value)?;
+        if end.item {
+            return Ok(());
+        }
         let life = lives.get(&value).copied().unwrap_or(Life { def: 0, last: FOREVER });
         self.group_of.insert(value, number(self.laid.groups.len()));
         let group = Group { life, shape: end.shape, dtype: end.dtype };
@@ -326,7 +361,9 @@ impl<'a> Layout<'_, 'a> {
         let symbols = self.drafts.request.program.symbols();
         for &id in self.symbols_of.get(&value).into_iter().flatten() {
             let symbol = &symbols[id as usize];
+            let item = self.item_of.get(&value).copied();
             let source = match (symbol.kind, late) {
+                (raw::SYMBOL_DIM, _) if item.is_some() => DefSource::Item { item: item.unwrap_or(NONE) },
                 (raw::SYMBOL_ELEMENT, _) => DefSource::Element { arg },
                 (_, Some(late)) if symbol.value == value => DefSource::Dim { late },
                 _ => continue,
@@ -337,7 +374,10 @@ impl<'a> Layout<'_, 'a> {
 
     /// Place of a value that is read as a tensor, or written.
     fn arg(&mut self, value: u32, reader: Option<Reader>) -> Result<(ArgPlan, Option<Elements>), Error> {
-        let End { shape, dtype } = self.end(value)?;
+        let End { shape, dtype, item } = self.end(value)?;
+        if item {
+            return Ok((ArgPlan::new(From::Item(self.item(value)?), shape, dtype, None), None));
+        }
         let elements = self.elements(value)?;
         let root = self.drafts.root(value);
         let mut packed = None;
@@ -361,7 +401,7 @@ impl<'a> Layout<'_, 'a> {
 
     /// An input of which the step reads no elements: there, without memory.
     fn shape_only(&mut self, value: u32) -> Result<(ArgPlan, Option<Elements>), Error> {
-        let End { shape, dtype } = self.end(value)?;
+        let End { shape, dtype, .. } = self.end(value)?;
         let elements = self.elements(value)?;
         Ok((ArgPlan::new(From::Held(0), shape, dtype, Some(0)), elements))
     }

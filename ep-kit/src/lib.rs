@@ -73,11 +73,13 @@
 //! |---|---|
 //! | [`typed!`] `(f: f32 i64)` | an instance of `f` per type of input 0; the type variable is called `T` |
 //! | [`any!`] `(f: f32)`, `any!(f)` | one function for all types; without a list give them with [`Kernel::types`] |
+//! | [`widened!`] `(Conv, conv => F16)` | narrower floats by way of the operator's f32 computation |
 //! | [`Kernel::types`], [`Kernel::at`] | several type variables, and where each is seen when it is not input k |
 //! | [`Kernel::in_place`] | outputs that may be written over inputs of the same size |
 //! | [`Kernel::unread`] | inputs of which only the shape, or [`Shapes::elements`], matters: nobody computes them for you |
 //! | [`Kernel::view`] | output 0 is input 0's bytes: nothing runs |
 //! | [`Kernel::late`] | `run` finds the dimensions of outputs and asks for memory with [`Args::emit`] |
+//! | [`Kernel::items`] | texts, sequences, optionals and maps are seen whole, as an [`Item`], by [`Args::item`] and [`Args::give`] |
 //! | [`Kernel::fallback`] | right and slow |
 //!
 //! # Rules for kernels
@@ -87,7 +89,7 @@
 //! - Output memory and scratch have stale content. Inputs are aligned for their elements, everything else to 64.
 //! - Threads come from [`Args::par`]; [`split::rows`] hands out disjoint rows. No thread-locals: per-worker memory is a
 //!   slice of the scratch that [`Op::scratch`] asked for.
-//! - `run` allocates nothing. What it needs per shape lives in [`Op::Bound`], which is kept and filled in again.
+//! - `run` allocates nothing, but for items. What it needs per shape lives in [`Op::Bound`], which is kept and filled in again.
 //! - The same inputs give the same bits for any number of threads.
 
 mod arena;
@@ -102,6 +104,7 @@ mod ep;
 mod error;
 mod expr;
 mod host;
+pub mod item;
 #[macro_use]
 pub mod kernel;
 mod layout;
@@ -120,6 +123,7 @@ mod table;
 pub mod testing;
 mod weight;
 mod weights;
+pub mod widen;
 
 #[cfg(test)]
 mod tests;
@@ -129,6 +133,7 @@ pub use bind::KitLane;
 pub use element::{Bool, Element};
 pub use ep::{Kit, KitPart};
 pub use error::{Fault, Reject};
+pub use item::{Item, Plain, Texts};
 pub use kernel::{Cost, Kernel, Op, Pick, RunFn, Runs, Seam, Slot};
 pub use node::{Ints, NodeView, ValueView, resolve_axis};
 #[doc(hidden)]

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 /// A short list of integers: dims, axes, strides.
 pub type Ints = SmallVec<[i64; 8]>;
 
-/// A node in claim and compile. All its inputs and outputs are tensors of known types: the kit refuses others before it
-/// asks a kernel.
+/// A node in claim and compile. All its inputs and outputs are tensors of known types, unless the row is marked
+/// [`items`](crate::Kernel::items): the kit refuses others before it asks a kernel.
 #[derive(Clone, Copy)]
 pub struct NodeView<'a> {
     node: view::Node<'a>,
@@ -83,6 +83,11 @@ impl<'a> NodeView<'a> {
     /// Output, if present.
     pub fn output(&self, index: usize) -> Option<ValueView<'a>> {
         ValueView::new(self.node.output(index)?, self.look)
+    }
+
+    /// Whether an input is there, of whatever kind.
+    pub fn has_input(&self, index: usize) -> bool {
+        self.node.input(index).is_some()
     }
 
     /// An input that must be there.
@@ -172,7 +177,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Whether a dimension of an output is decided by what `run` finds in its inputs.
-    pub(crate) fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         let (program, outputs) = (self.node.program(), self.node.outputs());
         let dims = outputs.iter().filter_map(|&v| program.value(v)).flat_map(|v| v.dims());
         dims.filter_map(|&id| program.exprs().get(id as usize)).any(|e| defines(program, outputs, e))
@@ -257,7 +262,16 @@ impl<'a> ValueView<'a> {
         }
         constant_ints(&self.info.constant()?)
     }
+
+    /// f32 elements that are the same in every run, if they are few and at hand without computing.
+    pub fn fixed_floats(&self) -> Option<SmallVec<[f32; 4]>> {
+        let value = self.info.constant().filter(|value| value.bytes().is_some_and(|b| b.len() <= MOST_FLOATS * 4))?;
+        value.to_vec::<f32>().map(SmallVec::from_vec)
+    }
 }
+
+/// Longest constant list of floats that kernels may read before they run.
+const MOST_FLOATS: usize = 64;
 
 /// Longest constant list of integers that kernels may read at bind.
 const MOST_ELEMENTS: usize = 4096;

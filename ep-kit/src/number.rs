@@ -45,6 +45,7 @@ pub(crate) fn number(mut drafts: Drafts<'_>, weights: Weights, isa: &str, mut la
         copies: laid.copies.iter().map(|copy| renumber.arg(copy, None)).collect(),
         steps: steps(&mut drafts, &laid.steps, isa),
         known,
+        items: core::mem::take(&mut laid.items),
         held: weights.held,
     }
 }
@@ -295,7 +296,7 @@ fn moves(
             match args[k as usize].from {
                 From::Input(_) | From::Output(_) | From::Late(_) => moving.push(k),
                 From::Arena(_) => resting.push(k),
-                From::Absent | From::Held(_) | From::Known(_) => {}
+                From::Absent | From::Held(_) | From::Known(_) | From::Item(_) => {}
             }
         }
         segment.moving = range(moved, moving.len() - moved);

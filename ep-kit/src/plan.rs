@@ -3,6 +3,7 @@
 //! It owns copies of all that it needs of the program, which is gone by the time a part runs.
 
 use crate::arena::Life;
+use crate::item::Item;
 use crate::kernel::Node;
 use crate::pack::Packed;
 use core::ops::Range;
@@ -27,6 +28,8 @@ pub(crate) enum From {
     Known(u32),
     /// Late value by number: memory from `emit`.
     Late(u32),
+    /// No plain tensor: whole, by number.
+    Item(u32),
 }
 
 /// An input or output of a step.
@@ -141,6 +144,8 @@ pub(crate) enum DefSource {
     Dim { late: u32 },
     /// Element of the tensor at this argument.
     Element { arg: u32 },
+    /// Dimension of a tensor of texts.
+    Item { item: u32 },
 }
 
 /// A value whose size its kernel decides.
@@ -166,6 +171,8 @@ pub(crate) enum OutPlan {
     Known(u32),
     /// Bytes that are somewhere else, too: copied at the end.
     Copy(u32),
+    /// A value that is no plain tensor, by number.
+    Item(u32),
 }
 
 /// An input or output of the part.
@@ -173,6 +180,19 @@ pub(crate) enum OutPlan {
 pub(crate) struct End {
     pub shape: u32,
     pub dtype: DType,
+    /// It is no plain tensor.
+    pub item: bool,
+}
+
+/// Values of a part that are no plain tensors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Items {
+    /// How many there are.
+    pub count: u32,
+    /// Inputs of the part, with the number of each.
+    pub inputs: Vec<(u32, u32)>,
+    /// Constants, with the number of each.
+    pub constants: Vec<(u32, Arc<Item>)>,
 }
 
 /// See the module.
@@ -203,6 +223,7 @@ pub(crate) struct Plan {
     pub segments: Box<[Segment]>,
     pub inputs: Box<[End]>,
     pub outputs: Box<[(End, OutPlan)]>,
+    pub items: Items,
     /// Where copied outputs are read.
     pub copies: Box<[ArgPlan]>,
     /// Keeps what `From::Held` points at.

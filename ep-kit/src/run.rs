@@ -6,6 +6,7 @@
 use crate::args::{ABSENT, Arg, Args, Emit};
 use crate::bind::{Bound, KitLane, MOVED};
 use crate::error::Fault;
+use crate::item::{Item, Plain};
 use crate::node::Ints;
 use crate::parallel::Parallel;
 use crate::plan::{ArgPlan, DefSource, End, From, OutPlan, Plan, Segment, Step};
@@ -15,6 +16,7 @@ use core::marker::PhantomData;
 use ortolan_ep_abi::call::Error;
 use ortolan_ep_abi::codes::DType;
 use ortolan_ep_abi::raw::{Event, NONE, Str};
+use std::sync::Arc;
 
 /// What a run asks of its host.
 pub(crate) trait Host {
@@ -30,6 +32,10 @@ pub(crate) trait Host {
     fn give_input(&self, index: u32, input: u32, dtype: DType, dims: &[i64]) -> Result<bool, Fault>;
     /// Hands memory over that the part holds for its life; false when a copy is wanted.
     fn give_held(&self, index: u32, dtype: DType, dims: &[i64], held: Arg) -> Result<bool, Fault>;
+    /// A copy of an input that is no plain tensor; `None` if it is not there or not in host memory.
+    fn item(&self, index: u32) -> Option<Item>;
+    /// Hands a value over that is no plain tensor.
+    fn give_item(&self, index: u32, item: &Item) -> Result<(), Fault>;
     /// Nanoseconds, if events are wanted.
     fn clock(&self) -> Option<u64>;
     fn profile(&self, events: &[Event]);
@@ -40,6 +46,7 @@ pub(crate) trait Host {
 pub(crate) struct Scratch {
     outputs: Vec<Arg>,
     late: RefCell<Vec<LateSlot>>,
+    items: RefCell<Vec<Option<Arc<Item>>>>,
     events: Vec<Event>,
 }
 
@@ -77,6 +84,7 @@ fn walk<H: Host>(plan: &Plan, lane: &mut KitLane, at: usize, host: &H, scratch: 
     late.clear();
     late.resize(plan.late.len(), LateSlot { arg: Arg::NONE, dims: Ints::new() });
     check_inputs(plan, &lane.bounds[at], host)?;
+    take_items(plan, host, scratch.items.get_mut())?;
     let mut stale = false;
     for (k, segment) in plan.segments.iter().enumerate() {
         if k > 0 && (stale || lane.bounds[at].ready <= k) {
@@ -90,6 +98,7 @@ fn walk<H: Host>(plan: &Plan, lane: &mut KitLane, at: usize, host: &H, scratch: 
         stale |= define(plan, bound, segment, scratch)?;
     }
     finish_outputs(plan, &lane.bounds[at], host, scratch)?;
+    scratch.items.get_mut().clear();
     if !scratch.events.is_empty() {
         host.profile(&scratch.events);
     }
@@ -98,7 +107,7 @@ fn walk<H: Host>(plan: &Plan, lane: &mut KitLane, at: usize, host: &H, scratch: 
 
 /// The host's tensors have to be as large as its symbols say: kernels rely on it.
 fn check_inputs<H: Host>(plan: &Plan, bound: &Bound, host: &H) -> Result<(), Error> {
-    for (k, end) in (0..).zip(&plan.inputs) {
+    for (k, end) in (0..).zip(&plan.inputs).filter(|(_, end)| !end.item) {
         let need = end.dtype.bytes(bound.counts[end.shape as usize]);
         let have = host.input(k, end.dtype).map(|arg| arg.bytes);
         if have.is_none() || have < need {
@@ -108,6 +117,20 @@ fn check_inputs<H: Host>(plan: &Plan, bound: &Bound, host: &H) -> Result<(), Err
                 end.dtype
             )));
         }
+    }
+    Ok(())
+}
+
+/// Reads inputs that are no plain tensors, and lays constants beside them.
+fn take_items<H: Host>(plan: &Plan, host: &H, items: &mut Vec<Option<Arc<Item>>>) -> Result<(), Error> {
+    items.clear();
+    items.resize(plan.items.count as usize, None);
+    for (item, constant) in &plan.items.constants {
+        items[*item as usize] = Some(constant.clone());
+    }
+    for &(input, item) in &plan.items.inputs {
+        let value = host.item(input).ok_or_else(|| Error::new(format!("input {input} is not in host memory")))?;
+        items[item as usize] = Some(Arc::new(value));
     }
     Ok(())
 }
@@ -186,7 +209,7 @@ fn walk_steps<H: Host>(plan: &Plan, bound: &Bound, k: usize, host: &H, scratch: 
             return Err(Error::cancelled());
         }
         let step = &plan.steps[at];
-        let emitter = Emitter { plan, bound, step, host, late: &scratch.late };
+        let emitter = Emitter { plan, bound, step, host, late: &scratch.late, items: &scratch.items };
         let mut args = Args {
             all: &bound.args[step.args.start as usize..step.args.end as usize],
             inputs: step.inputs as usize,
@@ -227,6 +250,10 @@ fn define(plan: &Plan, bound: &mut Bound, segment: &Segment, scratch: &mut Scrat
                 let dtype = plan.args[arg as usize].dtype;
                 bytes::read_number(dtype, memory::bytes(bound.args[arg as usize]), def.at as usize)
             }
+            DefSource::Item { item } => {
+                let item = scratch.items.get_mut().get(item as usize).and_then(Option::as_ref);
+                item.and_then(|item| item.dims().get(def.at as usize).copied())
+            }
         };
         let number = number.ok_or_else(|| {
             Fault::data(format!("it did not produce number {} that a later size depends on", def.at))
@@ -247,6 +274,12 @@ fn finish_outputs<H: Host>(plan: &Plan, bound: &Bound, host: &H, scratch: &mut S
         let size = end.dtype.bytes(bound.counts[end.shape as usize]).unwrap_or(usize::MAX);
         let source = match how {
             OutPlan::Direct | OutPlan::Late => continue,
+            OutPlan::Item(item) => {
+                let item = scratch.items.get_mut().get(item as usize).cloned().flatten();
+                let item = item.ok_or_else(|| failed(Fault::data("nothing has made it")))?;
+                host.give_item(j, &item).map_err(failed)?;
+                continue;
+            }
             OutPlan::Input(i) => {
                 if host.give_input(j, i, end.dtype, dims).map_err(failed)? {
                     continue;
@@ -290,6 +323,7 @@ struct Emitter<'r, H> {
     step: &'r Step,
     host: &'r H,
     late: &'r RefCell<Vec<LateSlot>>,
+    items: &'r RefCell<Vec<Option<Arc<Item>>>>,
 }
 
 impl<H: Host> Emit for Emitter<'_, H> {
@@ -323,5 +357,28 @@ impl<H: Host> Emit for Emitter<'_, H> {
         let arg = Arg { bytes: size, ..arg };
         self.late.borrow_mut()[l as usize] = LateSlot { arg, dims: Ints::from_slice(dims) };
         Ok(arg)
+    }
+
+    fn item(&self, input: usize) -> Result<Arc<Item>, Fault> {
+        let at = self.step.args.start as usize + input;
+        let planned = &self.plan.args[at];
+        let dims = match planned.from {
+            From::Absent => return Err(Fault::data(format!("input {input} is missing"))),
+            From::Item(item) => {
+                let item = self.items.borrow().get(item as usize).cloned().flatten();
+                return item.ok_or_else(|| Fault::data(format!("input {input} was not made")));
+            }
+            From::Late(l) => self.late.borrow()[l as usize].dims.clone(),
+            _ => Ints::from_slice(self.bound.shapes(self.plan).dims(planned.shape)),
+        };
+        let bytes = memory::bytes(self.bound.args[at]).to_vec();
+        Ok(Arc::new(Item::Tensor(Plain { dtype: planned.dtype, dims, bytes })))
+    }
+
+    fn give(&self, output: usize, item: Arc<Item>) -> bool {
+        let at = self.step.args.start as usize + self.step.inputs as usize + output;
+        let From::Item(slot) = self.plan.args[at].from else { return false };
+        self.items.borrow_mut()[slot as usize] = Some(item);
+        true
     }
 }

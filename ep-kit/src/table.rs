@@ -25,7 +25,6 @@ impl Index {
     pub fn find(&self, node: &NodeView<'_>) -> Result<(&'static Kernel, DType), Reject> {
         let raw = node.raw();
         let rows = self.0.get(&(raw.domain(), raw.op())).ok_or_else(|| no_operator(raw.domain()))?;
-        tensors_only(node)?;
         let version = node.version();
         let fitting: Vec<_> =
             rows.iter().filter(|k| (u32::from(k.since.0)..=u32::from(k.since.1)).contains(&version)).collect();
@@ -33,7 +32,12 @@ impl Index {
             return Err(no_version(version, rows));
         }
         let (mut refusal, mut late) = (None, false);
+        let mut whole = None;
         for kernel in &fitting {
+            if let Err(reject) = seen(kernel, node) {
+                whole = Some(reject);
+                continue;
+            }
             match types(kernel, node) {
                 // Another row may find sizes as it runs.
                 Ok(_) if node.is_late() && !kernel.late => late = true,
@@ -45,7 +49,10 @@ impl Index {
             let text = "the size of an output is decided by data, and the kernel needs it before it runs";
             return Err(Reject::shape(text));
         }
-        Err(no_type(refusal, &fitting))
+        match (refusal, whole) {
+            (None, Some(reject)) => Err(reject),
+            _ => Err(no_type(refusal, &fitting)),
+        }
     }
 }
 
@@ -67,16 +74,23 @@ fn types(kernel: &Kernel, node: &NodeView<'_>) -> Result<DType, (&'static str, S
     Ok(first.or(node.output(0).map(|v| v.dtype())).unwrap_or(DType::F32))
 }
 
-fn tensors_only(node: &NodeView<'_>) -> Result<(), Reject> {
+/// Whether the row sees all that the node has: kinds of values, and texts where it reads elements.
+fn seen(kernel: &Kernel, node: &NodeView<'_>) -> Result<(), Reject> {
     let raw = node.raw();
-    let ends = [("input", raw.inputs(), true), ("output", raw.outputs(), false)];
-    for (what, ids, input) in ends {
-        for (k, &id) in ids.iter().enumerate() {
-            let seen = if input { node.input(k) } else { node.output(k) };
-            if id != ortolan_ep_abi::raw::NONE && seen.is_none() {
-                return Err(Reject::dtype(format!("{what} {k} is no tensor of a type that kernels know")));
-            }
-        }
+    let ins = (0..raw.inputs().len()).map(|k| ("input", k, raw.input(k), kernel.unread & (1u32 << k.min(31)) == 0));
+    let outs = (0..raw.outputs().len()).map(|k| ("output", k, raw.output(k), true));
+    for (what, k, info, read) in ins.chain(outs) {
+        let Some(info) = info else { continue };
+        let known = info.kind() != ortolan_ep_abi::raw::VALUE_ABSENT
+            && (info.kind() != ortolan_ep_abi::raw::VALUE_TENSOR || info.dtype().is_some());
+        let text = match (kernel.items, info.dtype()) {
+            _ if !known => "has no type that kernels know",
+            (true, _) => continue,
+            (false, None) => "is no tensor, and the kernel takes tensors only",
+            (false, Some(DType::Str)) if read => "has texts, and the kernel takes none",
+            _ => continue,
+        };
+        return Err(Reject::dtype(format!("{what} {k} {text}")));
     }
     Ok(())
 }

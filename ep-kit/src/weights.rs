@@ -3,6 +3,7 @@
 
 use crate::draft::{Class, Drafts, Request, label};
 use crate::error::Fault;
+use crate::item::is_item;
 use crate::node::Ints;
 use crate::pack::{PackCache, PackKey, Packed};
 use crate::parallel::Parallel;
@@ -122,6 +123,9 @@ fn collect(drafts: &mut Drafts<'_>, weights: &mut Weights, wishes: &mut Vec<Wish
     let mut by_key: HashMap<PackKey, usize> = HashMap::new();
     for (reader, read) in readers {
         let value = drafts.root(read);
+        if is_item(&drafts.value(value)?) {
+            continue;
+        }
         let class = drafts.class(value)?;
         if !matches!(class, Class::Constant(_) | Class::Weight) {
             continue;

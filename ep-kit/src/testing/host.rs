@@ -5,12 +5,14 @@
 use super::Tensor;
 use super::model::{Built, Model};
 use crate::ep::{Kit, KitPart};
+use crate::item::{Item, Plain};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use ortolan_ep_abi::author::{Factory, Options, Table};
 use ortolan_ep_abi::call::{Call, DevicesCall, EMPTY, Result as AuthorResult};
 use ortolan_ep_abi::codes::{DType, RejectCode};
 use ortolan_ep_abi::raw::{self, CallCtx, Claim, EpV1, Event, HostV1, PartDesc, RangeFn, ReleaseFn, Str, Value};
+use ortolan_ep_abi::view;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -65,6 +67,46 @@ impl Buffer {
 /// An output: type, dimensions, memory.
 type Made = (u32, Vec<i64>, Buffer);
 
+/// A value that is handed in whole, with what its struct points into.
+struct Whole {
+    value: Value,
+    _item: Box<Item>,
+    _items: Vec<Box<[Value]>>,
+    _texts: Vec<Box<[Str]>>,
+}
+
+impl Whole {
+    fn new(item: &Item) -> Whole {
+        let (item, mut items, mut texts) = (Box::new(item.clone()), Vec::new(), Vec::new());
+        let value = Self::value(&item, &mut items, &mut texts);
+        Whole { value, _item: item, _items: items, _texts: texts }
+    }
+
+    fn value(item: &Item, items: &mut Vec<Box<[Value]>>, texts: &mut Vec<Box<[Str]>>) -> Value {
+        let dims = item.dims();
+        let tensor = Value { kind: raw::VALUE_TENSOR, rank: dims.len() as u32, shape: dims.as_ptr(), ..EMPTY };
+        let (kind, all): (u32, Vec<&Item>) = match item {
+            Item::Tensor(t) => {
+                let (data, bytes) = (t.bytes.as_ptr().cast_mut(), t.bytes.len() as u64);
+                return Value { dtype: t.dtype as u32, data, bytes, ..tensor };
+            }
+            Item::Texts(t) => {
+                let list: Box<[Str]> = t.texts.iter().map(|text| Str::new(text)).collect();
+                let (data, bytes) = (list.as_ptr().cast_mut().cast(), size_of_val(&*list) as u64);
+                texts.push(list);
+                return Value { dtype: DType::Str as u32, data, bytes, ..tensor };
+            }
+            Item::Sequence(all) => (raw::VALUE_SEQUENCE, all.iter().map(|item| &**item).collect()),
+            Item::Optional(one) => (raw::VALUE_OPTIONAL, one.iter().map(|item| &**item).collect()),
+            Item::Map { keys, values } => (raw::VALUE_MAP, vec![keys, values]),
+        };
+        let all: Box<[Value]> = all.into_iter().map(|item| Self::value(item, items, texts)).collect();
+        let value = Value { kind, items: all.as_ptr(), item_count: all.len() as u32, ..EMPTY };
+        items.push(all);
+        value
+    }
+}
+
 /// The host's side of a call.
 #[derive(Default)]
 struct Ctx {
@@ -72,6 +114,10 @@ struct Ctx {
     error: Option<String>,
     done: Vec<u32>,
     outputs: Vec<Option<Made>>,
+    /// Outputs that are no plain tensors.
+    items: HashMap<u32, Item>,
+    /// Tensors inside other values.
+    loose: Vec<Buffer>,
     /// Outputs of the last run, to be used again.
     spare: Vec<Option<Made>>,
     scratch: Vec<Buffer>,
@@ -161,6 +207,14 @@ unsafe extern "C" fn output(
             c.error = Some(format!("output {index} cannot have dimensions {dims:?}"));
             return raw::FAILED;
         };
+        if index == raw::NONE {
+            let mut buffer = Buffer::new(bytes, 0);
+            let data = buffer.ptr();
+            c.loose.push(buffer);
+            // SAFETY: the plugin's place for the answer.
+            unsafe { *to = Value { kind: raw::VALUE_TENSOR, dtype, rank, shape, data, bytes: bytes as u64, ..EMPTY } };
+            return raw::OK;
+        }
         let slot = index as usize;
         assert!(c.outputs[slot].is_none(), "output {index} is asked for twice");
         let fits =
@@ -184,6 +238,13 @@ unsafe extern "C" fn give(
 ) -> i32 {
     // SAFETY: the plugin's value lives over the call.
     let value = unsafe { *value };
+    if value.kind != raw::VALUE_TENSOR || value.dtype == DType::Str as u32 {
+        // SAFETY: as above, with all that it points to.
+        let item = Item::of(&unsafe { view::Value::new(value) });
+        let item = item.unwrap_or_else(|| panic!("output {index} is given as something that cannot be read"));
+        with(call, |c| assert!(c.items.insert(index, item).is_none(), "output {index} is given twice"));
+        return raw::OK;
+    }
     // SAFETY: as above.
     let dims = unsafe { raw::slice(value.shape, value.rank as usize) };
     // SAFETY: as above; the bytes are an input's, or memory of the part.
@@ -375,6 +436,7 @@ impl Session {
             bindings: HashMap::new(),
             ctx: Mutex::default(),
             inputs: Vec::new(),
+            whole: HashMap::new(),
             events: Vec::new(),
             shared: Vec::new(),
             alloc_limit: None,
@@ -392,6 +454,8 @@ pub struct Compiled<'s> {
     bindings: HashMap<Vec<i64>, u64>,
     ctx: Mutex<Ctx>,
     inputs: Vec<(Vec<i64>, Buffer)>,
+    /// Inputs that are no plain tensors.
+    whole: HashMap<usize, Whole>,
     /// Kernel names and nodes of the last profiled run.
     pub events: Vec<(String, u32)>,
     /// Outputs of the last run that were given, with the number of the input whose buffer they share (0: none; else one
@@ -451,6 +515,24 @@ impl Compiled<'_> {
             .collect();
     }
 
+    /// The same for inputs of any kind.
+    pub fn load_items(&mut self, inputs: &[Item]) {
+        self.whole = inputs
+            .iter()
+            .enumerate()
+            .filter(|(_, item)| !matches!(item, Item::Tensor(_)))
+            .map(|(k, item)| (k, Whole::new(item)))
+            .collect();
+        let tensor = |item: &Item| match item {
+            Item::Tensor(Plain { dtype, dims, bytes }) => {
+                Tensor { dtype: *dtype, dims: dims.to_vec(), bytes: bytes.clone() }
+            }
+            other => Tensor { dtype: DType::U8, dims: other.dims().to_vec(), bytes: Vec::new() },
+        };
+        let tensors: Vec<Tensor> = inputs.iter().map(tensor).collect();
+        self.load(&tensors);
+    }
+
     /// Runs with the inputs that are loaded. Allocates nothing itself once it has seen the shapes.
     ///
     /// # Errors
@@ -496,6 +578,9 @@ impl Compiled<'_> {
                 buffer: core::ptr::without_provenance_mut(k + 1),
                 ..EMPTY
             };
+            if let Some(whole) = self.whole.get(&k) {
+                values[k] = whole.value;
+            }
         }
         {
             let ctx = self.ctx.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -503,6 +588,8 @@ impl Compiled<'_> {
             ctx.scratch_used = 0;
             ctx.alloc_limit = self.alloc_limit;
             ctx.shared.clear();
+            ctx.items.clear();
+            ctx.loose.clear();
             ctx.events.clear();
             core::mem::swap(&mut ctx.spare, &mut ctx.outputs);
             ctx.outputs.clear();
@@ -541,5 +628,21 @@ impl Compiled<'_> {
             Tensor { dtype, dims: dims.clone(), bytes: buffer.bytes().to_vec() }
         };
         ctx.outputs.iter_mut().enumerate().map(tensor).collect()
+    }
+
+    /// The outputs of the last run, of any kind.
+    ///
+    /// # Panics
+    /// When one was not made.
+    pub fn items(&mut self) -> Vec<Item> {
+        let ctx = self.ctx.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let item = |(j, slot): (u32, &mut Option<Made>)| match slot {
+            Some((dtype, dims, buffer)) => {
+                let dtype = DType::from_u32(*dtype).unwrap_or_else(|| panic!("output {j} has no type"));
+                Item::Tensor(Plain { dtype, dims: dims.as_slice().into(), bytes: buffer.bytes().to_vec() })
+            }
+            None => ctx.items.get(&j).cloned().unwrap_or_else(|| panic!("output {j} was not made")),
+        };
+        (0..).zip(ctx.outputs.iter_mut()).map(item).collect()
     }
 }

@@ -33,6 +33,7 @@ pub use model::{Dim, Model, NodeId, ValueId};
 
 use crate::element::Element;
 use crate::ep::Kit;
+use crate::item::{Item, Plain, Texts};
 use crate::kernel::Kernel;
 use ortolan_ep_abi::codes::{DType, RejectCode};
 
@@ -106,7 +107,7 @@ pub struct OpTest {
     kit: Kit,
     model: Model,
     node: NodeId,
-    inputs: Vec<(ValueId, Tensor)>,
+    inputs: Vec<Item>,
     width: usize,
 }
 
@@ -181,7 +182,24 @@ impl OpTest {
     pub fn input(mut self, tensor: &Tensor) -> Self {
         let value = self.model.input_value(tensor);
         self.model.add_input(self.node, Some(value));
-        self.inputs.push((value, tensor.clone()));
+        let Tensor { dtype, dims, bytes } = tensor.clone();
+        self.inputs.push(Item::Tensor(Plain { dtype, dims: dims.into(), bytes }));
+        self
+    }
+
+    /// The next input, of any kind, handed in at run.
+    pub fn item(mut self, item: impl Into<Item>) -> Self {
+        let item = item.into();
+        let value = self.model.input_item(&item);
+        self.model.add_input(self.node, Some(value));
+        self.inputs.push(item);
+        self
+    }
+
+    /// The next input, constant texts.
+    pub fn constant_texts(mut self, texts: &Texts) -> Self {
+        let value = self.model.constant_texts(texts);
+        self.model.add_input(self.node, Some(value));
         self
     }
 
@@ -216,6 +234,14 @@ impl OpTest {
         self
     }
 
+    /// The next output, of `VALUE_*` that is no tensor.
+    pub fn whole_output(mut self, kind: u32) -> Self {
+        let value = self.model.whole(&format!("y{}", self.model.value_count()), kind);
+        self.model.add_output(self.node, Some(value));
+        self.model.mark_output(value);
+        self
+    }
+
     /// What the kit says to the node.
     pub fn claim(self) -> Result<f64, (RejectCode, String)> {
         let session = Session::new(self.kit, self.model, self.width);
@@ -236,12 +262,32 @@ impl OpTest {
 
     /// The outputs, or what the kit says in compile or run.
     pub fn try_run(self) -> Result<Vec<Tensor>, String> {
+        self.finish(|compiled| compiled.outputs())
+    }
+
+    /// The outputs, of any kind, or what the kit says in compile or run.
+    pub fn try_items(self) -> Result<Vec<Item>, String> {
+        self.finish(|compiled| compiled.items())
+    }
+
+    fn finish<R>(self, outputs: impl FnOnce(&mut Compiled<'_>) -> R) -> Result<R, String> {
         let session = Session::new(self.kit, self.model, self.width);
         if let Some(Err((code, text))) = session.claim().pop() {
             return Err(format!("{code}: {text}"));
         }
-        let inputs: Vec<Tensor> = self.inputs.into_iter().map(|(_, t)| t).collect();
-        session.compile()?.run(&inputs)
+        let mut compiled = session.compile()?;
+        compiled.load_items(&self.inputs);
+        compiled.rerun(0, false)?;
+        Ok(outputs(&mut compiled))
+    }
+
+    /// The outputs, of any kind.
+    ///
+    /// # Panics
+    /// When the node is refused or fails.
+    #[track_caller]
+    pub fn run_items(self) -> Vec<Item> {
+        self.try_items().unwrap_or_else(|e| panic!("{e}"))
     }
 
     /// The outputs.

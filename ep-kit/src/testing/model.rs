@@ -1,6 +1,7 @@
 //! Builds a program as the host would make it after inference. Types and dimensions are stated, not inferred.
 
 use super::Tensor;
+use crate::item::{Item, Plain, Texts};
 use ortolan_ep_abi::call::EMPTY;
 use ortolan_ep_abi::codes::DType;
 use ortolan_ep_abi::raw::{self, Expr, NONE, Span, Str};
@@ -54,6 +55,7 @@ enum Data {
 
 struct ValueDraft {
     name: String,
+    kind: u32,
     dtype: DType,
     dims: Vec<u32>,
     known: Vec<u32>,
@@ -66,7 +68,7 @@ struct ValueDraft {
 pub struct Model {
     nodes: Vec<NodeDraft>,
     values: Vec<ValueDraft>,
-    constants: Vec<Tensor>,
+    constants: Vec<Item>,
     exprs: Vec<Expr>,
     interned: HashMap<(u32, u32, u32, i64), u32>,
     symbols: Vec<raw::Symbol>,
@@ -130,6 +132,7 @@ impl Model {
         }
         self.values.push(ValueDraft {
             name: name.into(),
+            kind: raw::VALUE_TENSOR,
             dtype,
             dims: ids,
             known: Vec::new(),
@@ -137,6 +140,13 @@ impl Model {
             const_expr: false,
         });
         ValueId(value)
+    }
+
+    /// A value of `VALUE_*` that is no tensor.
+    pub fn whole(&mut self, name: &str, kind: u32) -> ValueId {
+        let value = self.value(name, DType::F32, &[]);
+        self.values[value.0 as usize].kind = kind;
+        value
     }
 
     /// How many values there are.
@@ -152,12 +162,37 @@ impl Model {
         value
     }
 
+    /// A value of the item's kind that runs hand in.
+    pub fn input_item(&mut self, item: &Item) -> ValueId {
+        let name = format!("x{}", self.values.len());
+        let dims: Vec<Dim> = item.dims().iter().map(|&d| Dim::Fixed(d)).collect();
+        let value = match item {
+            Item::Tensor(tensor) => self.value(&name, tensor.dtype, &dims),
+            Item::Texts(_) => self.value(&name, DType::Str, &dims),
+            Item::Sequence(_) => self.whole(&name, raw::VALUE_SEQUENCE),
+            Item::Optional(_) => self.whole(&name, raw::VALUE_OPTIONAL),
+            Item::Map { .. } => self.whole(&name, raw::VALUE_MAP),
+        };
+        self.mark_input(value);
+        value
+    }
+
+    /// A constant tensor of texts.
+    pub fn constant_texts(&mut self, texts: &Texts) -> ValueId {
+        let dims: Vec<Dim> = texts.dims.iter().map(|&d| Dim::Fixed(d)).collect();
+        let value = self.value(&format!("c{}", self.values.len()), DType::Str, &dims);
+        self.values[value.0 as usize].constant = Some(self.constants.len() as u32);
+        self.constants.push(Item::Texts(texts.clone()));
+        value
+    }
+
     /// A constant. Its bytes are misaligned by one.
     pub fn constant(&mut self, tensor: &Tensor) -> ValueId {
         let dims: Vec<Dim> = tensor.dims.iter().map(|&d| Dim::Fixed(d)).collect();
         let value = self.value(&format!("c{}", self.values.len()), tensor.dtype, &dims);
         self.values[value.0 as usize].constant = Some(self.constants.len() as u32);
-        self.constants.push(tensor.clone());
+        let Tensor { dtype, dims, bytes } = tensor.clone();
+        self.constants.push(Item::Tensor(Plain { dtype, dims: dims.into(), bytes }));
         value
     }
 
@@ -317,6 +352,25 @@ impl Pools {
         value
     }
 
+    /// A tensor of texts.
+    fn texts(&mut self, texts: &Texts) -> raw::Value {
+        let list: Box<[Str]> = texts.texts.iter().map(|text| self.text(text)).collect();
+        let dims = texts.dims.to_vec();
+        let value = raw::Value {
+            kind: raw::VALUE_TENSOR,
+            dtype: DType::Str as u32,
+            rank: dims.len() as u32,
+            flags: raw::VALUE_CONST,
+            shape: dims.as_ptr(),
+            data: list.as_ptr().cast_mut().cast(),
+            bytes: size_of_val(&*list) as u64,
+            ..EMPTY
+        };
+        self.tensors.push((dims, Vec::new()));
+        self.strs.push(list);
+        value
+    }
+
     fn attr(&mut self, attr: AttrDraft) -> raw::Attr {
         let name = self.text(&attr.name);
         let (data, len) = match &attr.data {
@@ -365,7 +419,7 @@ impl Built {
         for (id, draft) in (0u32..).zip(&model.values) {
             let dims = pools.span(&draft.dims);
             types.push(raw::Type {
-                kind: raw::VALUE_TENSOR,
+                kind: draft.kind,
                 dtype: draft.dtype as u32,
                 rank: dims.len,
                 dims: dims.at,
@@ -383,7 +437,16 @@ impl Built {
             });
             shapes.push((draft.dtype, draft.dims.clone()));
         }
-        let constant = |(id, t): (u64, &Tensor)| raw::Constant { value: pools.tensor(t), id };
+        let constant = |(id, item): (u64, &Item)| {
+            let value = match item {
+                Item::Texts(texts) => pools.texts(texts),
+                Item::Tensor(Plain { dtype, dims, bytes }) => {
+                    pools.tensor(&Tensor { dtype: *dtype, dims: dims.to_vec(), bytes: bytes.clone() })
+                }
+                other => panic!("{} is no constant", other.kind()),
+            };
+            raw::Constant { value, id }
+        };
         let constants: Vec<raw::Constant> = (1000..).zip(&model.constants).map(constant).collect();
         let order: Vec<u32> = (0..nodes.len() as u32).collect();
         let graphs = vec![raw::Graph {
