@@ -3,6 +3,7 @@
 use super::broadcast::Broadcast;
 use super::epilogue::{Finish, Takes};
 use super::lane::Number;
+use super::narrow::{Bf16, F16};
 use super::{Cpu, cost};
 use crate::gemm::{self, Add, Batch, Bias, Epilogue, KernelError, Lhs, Mat, MatMut, Nest, PackedB, Rhs};
 use crate::simd::Isa;
@@ -10,15 +11,17 @@ use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::parallel::Parallel;
 use ortolan_ep_kit::{
     Args, Cost, Fault, Kernel, Link, NodeView, Op, Pack, Reject, Seam, Shapes, Weight, WeightSource, any, bytes, size,
-    split, typed,
+    split, typed, widened,
 };
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
     Kernel::new("Gemm", (7, 13), "gemm", any!(gemm: f32)),
     Kernel::new("Gemm", (7, 13), "gemm", typed!(gemm_plain: f64 i32 i64 u32 u64)).fallback(),
+    Kernel::new("Gemm", (7, 13), "gemm", widened!(Gemm, gemm => F16 Bf16)).fallback(),
     Kernel::new("MatMul", (1, 13), "matmul", any!(matmul: f32)),
     Kernel::new("MatMul", (1, 13), "matmul", typed!(matmul_plain: f64 i32 i64 u32 u64)).fallback(),
+    Kernel::new("MatMul", (1, 13), "matmul", widened!(MatMul, matmul => F16 Bf16)).fallback(),
 ];
 
 impl From<KernelError> for Fault {

@@ -98,6 +98,22 @@ impl Bf16 {
     }
 }
 
+macro_rules! widens {
+    ($($t:ident)*) => { $(
+        impl ortolan_ep_kit::widen::Narrow for $t {
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                self.wide()
+            }
+            #[inline(always)]
+            fn narrow(x: f32) -> $t {
+                $t::round(x)
+            }
+        }
+    )* };
+}
+widens!(F16 Bf16);
+
 /// An f64 as an f32 that rounds on to a narrower type as the f64 itself would: what does not fit makes the last bit 1.
 #[inline(always)]
 pub(crate) fn sticky(x: f64) -> f32 {

@@ -1,20 +1,26 @@
 //! Pooling: the greatest or the mean value of each window, or of each whole image.
 
 use super::lane::Lane;
+use super::narrow::{Bf16, F16};
 use super::window::{Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{Geometry, Pool, Pooling, max_pool_with_indices};
 use crate::simd::{self, Isa};
 use ortolan_ep_kit::{
-    Args, Cost, Element, Fault, Kernel, NodeView, Op, Reject, Shapes, ValueView, any, size, split, typed,
+    Args, Cost, Element, Fault, Kernel, NodeView, Op, Reject, Shapes, ValueView, any, size, split, typed, widened,
 };
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
     Kernel::new("AveragePool", (7, 22), "averagepool", any!(average: f32)),
+    Kernel::new("AveragePool", (7, 22), "averagepool", widened!(AveragePool, average => F16 Bf16)).fallback(),
     Kernel::new("GlobalAveragePool", (1, 22), "globalaveragepool", typed!(global_average: f32 f64)),
+    Kernel::new("GlobalAveragePool", (1, 22), "globalaveragepool", widened!(Global, global_average::<f32> => F16 Bf16))
+        .fallback(),
     Kernel::new("GlobalMaxPool", (1, 22), "globalmaxpool", typed!(global_max: f32 f64)),
+    Kernel::new("GlobalMaxPool", (1, 22), "globalmaxpool", widened!(Global, global_max::<f32> => F16 Bf16)).fallback(),
     Kernel::new("MaxPool", (8, 22), "maxpool", any!(max: f32)),
+    Kernel::new("MaxPool", (8, 22), "maxpool", widened!(MaxPool, max => F16 Bf16)).fallback(),
     Kernel::new("MaxPool", (8, 22), "maxpool", typed!(max_plain: f64 i8 u8)).fallback(),
 ];
 

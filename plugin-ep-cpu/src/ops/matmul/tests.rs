@@ -1,9 +1,10 @@
 //! Products against their definition, at sizes that leave remainders, packed and plain.
 
+use crate::ops::narrow::F16;
 use crate::ops::testing::{Case, on_all};
 use crate::ops::{Cpu, FAMILIES};
 use crate::simd::Isa;
-use ortolan_ep_kit::testing::{Dim, Model, Session, Tensor, assert_close};
+use ortolan_ep_kit::testing::{Dim, Model, OpTest, Session, Tensor, assert_close};
 use ortolan_ep_kit::{DType, Kit, RejectCode};
 
 fn doubles(t: &Tensor) -> Vec<f64> {
@@ -208,4 +209,25 @@ fn other_additions_are_not_fused() {
     for (other, b_rank, want) in cases {
         assert_eq!(steps(&other, b_rank), want, "{other:?} behind a B of rank {b_rank}");
     }
+}
+
+#[test]
+fn halves_go_through_single_precision() {
+    // Small integers, whose sums are exact in both.
+    let half = |dims: &[i64], seed: usize| Tensor::from_fn(dims, |k| F16::round(((k * 7 + seed) % 5) as f32 - 2.0));
+    let wide = |t: &Tensor| Tensor::from_fn(&t.dims, |k| t.to_vec::<F16>()[k].wide());
+    let (a, b) = (half(&[2, 3, 9], 1), half(&[9, 5], 2));
+    let want = Case::new("MatMul", 13).input(&wide(&a)).input(&wide(&b)).output(DType::F32, &[2, 3, 5]).run();
+    on_all("MatMul", 13, |case| {
+        let y = case.input(&a).constant(&b).output(DType::F16, &[2, 3, 5]).run();
+        assert_eq!(wide(&y[0]), want[0]);
+    });
+    let (a, c) = (half(&[9, 3], 3), half(&[5], 4));
+    let gemm = |case: OpTest| case.float("alpha", 2.0).float("beta", 1.0).int("transA", 1).int("transB", 0);
+    let case = gemm(Case::new("Gemm", 13)).input(&wide(&a)).input(&wide(&b)).input(&wide(&c));
+    let want = case.output(DType::F32, &[3, 5]).run();
+    on_all("Gemm", 13, |case| {
+        let y = gemm(case).input(&a).input(&b).input(&c).output(DType::F16, &[3, 5]).run();
+        assert_eq!(wide(&y[0]), want[0]);
+    });
 }
