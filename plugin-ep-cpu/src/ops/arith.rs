@@ -1,19 +1,47 @@
-//! Arithmetic between two tensors, with broadcasting.
+//! Arithmetic between tensors, with broadcasting.
+//!
+//! `many` takes any number of tensors, `power` is Pow, `whole` has what only integers have.
+
+mod many;
+mod power;
+mod whole;
 
 use super::broadcast::Broadcast;
 use super::lane::{Number, Side};
+use super::narrow::{Bf16, F16};
 use super::{Cpu, GRAIN, cost};
 use crate::simd::ops::{Add, Div, Mul, Sub, Swap};
-use crate::simd::{BinaryOp, Isa};
-use ortolan_ep_kit::{Args, Cost, Fault, Kernel, NodeView, Op, Reject, Shapes, typed};
+use crate::simd::{BinaryOp, Isa, Simd};
+use many::{max, mean, min, sum};
+use ortolan_ep_kit::element::{NUMBERS, set};
+use ortolan_ep_kit::{Args, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Shapes, any, typed};
+use power::{pow, pow_plain};
+use whole::{bit_shift, bitwise_and, bitwise_or, bitwise_xor, modulo, modulo_floats};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
-    Kernel::new("Add", (7, 14), "add", typed!(add: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
-    Kernel::new("Div", (7, 14), "div", typed!(div: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
-    Kernel::new("Mul", (7, 14), "mul", typed!(mul: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
-    Kernel::new("Sub", (7, 14), "sub", typed!(sub: f32 f64 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
+    Kernel::new("Add", (7, 14), "add", typed!(add: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
+    Kernel::new("BitShift", (11, 28), "bitshift", typed!(bit_shift: i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("BitwiseAnd", (18, 18), "bitwiseand", typed!(bitwise_and: i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("BitwiseOr", (18, 18), "bitwiseor", typed!(bitwise_or: i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("BitwiseXor", (18, 18), "bitwisexor", typed!(bitwise_xor: i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("Div", (7, 14), "div", typed!(div: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
+    Kernel::new("Max", (8, 13), "max", typed!(max: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("Mean", (8, 13), "mean", typed!(mean: f32 f64 F16 Bf16)),
+    Kernel::new("Min", (8, 13), "min", typed!(min: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("Mod", (10, 28), "mod", typed!(modulo: i8 i16 i32 i64 u8 u16 u32 u64)),
+    Kernel::new("Mod", (10, 28), "mod", typed!(modulo_floats: f32 f64 F16 Bf16)).fallback(),
+    Kernel::new("Mul", (7, 14), "mul", typed!(mul: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
+    Kernel::new("PRelu", (7, 16), "prelu", typed!(prelu: f32 f64 F16 Bf16 i32 i64 u32 u64)),
+    Kernel::new("Pow", (7, 15), "pow", any!(pow: f32)).types(&[("T", DType::F32.mask()), ("T1", DType::F32.mask())]),
+    Kernel::new("Pow", (7, 15), "pow", typed!(pow_plain: f32 f64 F16 Bf16 i32 i64))
+        .types(&[("T", POWERS), ("T1", NUMBERS | set(&[DType::F16, DType::Bf16]))])
+        .fallback(),
+    Kernel::new("Sub", (7, 14), "sub", typed!(sub: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
+    Kernel::new("Sum", (8, 13), "sum", typed!(sum: f32 f64 F16 Bf16)),
 ];
+
+const POWERS: u64 = set(&[DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I32, DType::I64]);
 
 const EITHER: &[(u8, u8)] = &[(0, 0), (1, 0)];
 
@@ -52,6 +80,21 @@ fn sub<T: Number>(op: &Binary, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run 
 
 fn mul<T: Number>(op: &Binary, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run {
     run(op, walk, args, Mul, T::times)
+}
+
+/// A slope where negative.
+#[derive(Clone, Copy)]
+struct Slope;
+
+impl BinaryOp for Slope {
+    #[inline(always)]
+    fn apply<S: Simd>(&self, s: S, x: S::F32, slope: S::F32) -> S::F32 {
+        s.select(s.lt(x, s.zero()), s.mul(x, slope), x)
+    }
+}
+
+fn prelu<T: Number>(op: &Binary, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run {
+    run(op, walk, args, Slope, |x: T, slope| if x < T::default() { x.times(slope) } else { x })
 }
 
 fn div<T: Number>(op: &Binary, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run {
@@ -120,6 +163,7 @@ fn run<T: Number, V: BinaryOp + Copy>(
 
 #[cfg(test)]
 mod tests {
+    use crate::ops::narrow::{Bf16, F16};
     use crate::ops::testing::{Case, broadcast, on_all};
     use ortolan_ep_kit::testing::OpTest;
     use ortolan_ep_kit::testing::Tensor;
@@ -167,6 +211,20 @@ mod tests {
         check::<i32>("Mul", |k| (k as i32).wrapping_mul(77_777), i32::wrapping_mul);
         check::<u8>("Sub", |k| k as u8, u8::wrapping_sub);
         check::<i8>("Add", |k| k as i8, i8::wrapping_add);
+        let half = |k: usize| F16::round(float(k));
+        check::<F16>("Add", half, |a, b| F16::round(a.wide() + b.wide()));
+        check::<F16>("Div", half, |a, b| F16::round(a.wide() / b.wide()));
+        check::<Bf16>("Mul", |k| Bf16::round(float(k)), |a, b| Bf16::round(a.wide() * b.wide()));
+    }
+
+    #[test]
+    fn slopes() {
+        let x = Tensor::from_fn(&[2, 3, 5], |k| (k as f32 * 0.7).sin());
+        let slope = Tensor::new(&[3, 1], &[0.5f32, 2.0, -1.0]);
+        let want = broadcast(&[2, 3, 5], &x, &slope, |x: f32, s: f32| if x < 0.0 { x * s } else { x });
+        on_all("PRelu", 16, |case| {
+            assert_eq!(case.input(&x).input(&slope).output(DType::F32, &[2, 3, 5]).run()[0], want);
+        });
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Element types of kernels, and loops over slices of them: f32 by hand-written vectors, other types by plain loops that
-//! are compiled for each instruction set.
+//! Element types of kernels, and loops over slices of them: f32 by hand-written vectors, 16-bit floats by the same vectors
+//! piece by piece, other types by plain loops that are compiled for each instruction set.
 
+use super::loops;
+use super::narrow::{Bf16, F16};
 use crate::simd::{self, BinaryOp, Isa, Kernel, Operand, Simd, UnaryOp};
 use ortolan_ep_kit::Element;
 
@@ -112,6 +114,85 @@ macro_rules! plain {
     )* };
 }
 plain!(f64 i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Elements of a narrow type that are widened at a time, on the stack.
+const PIECE: usize = 256;
+
+macro_rules! halves {
+    ($($t:ident)*) => { $(
+        impl Lane for $t {
+            fn map<V: UnaryOp>(isa: Isa, vector: &V, _: impl Fn($t) -> $t, x: &[$t], y: &mut [$t]) {
+                let mut wide = [0.0; PIECE];
+                for (x, y) in x.chunks(PIECE).zip(y.chunks_mut(PIECE)) {
+                    let wide = &mut wide[..x.len()];
+                    loops::map(isa, $t::wide, x, wide);
+                    simd::map_unary_in_place(isa, vector, wide);
+                    loops::map(isa, $t::round, wide, y);
+                }
+            }
+
+            fn map_in_place<V: UnaryOp>(isa: Isa, vector: &V, _: impl Fn($t) -> $t, y: &mut [$t]) {
+                let mut wide = [0.0; PIECE];
+                for y in y.chunks_mut(PIECE) {
+                    let wide = &mut wide[..y.len()];
+                    loops::map(isa, $t::wide, y, wide);
+                    simd::map_unary_in_place(isa, vector, wide);
+                    loops::map(isa, $t::round, wide, y);
+                }
+            }
+
+            fn zip<V: BinaryOp>(
+                isa: Isa,
+                vector: &V,
+                _: impl Fn($t, $t) -> $t,
+                a: Side<'_, $t>,
+                b: Side<'_, $t>,
+                y: &mut [$t],
+            ) {
+                let (mut left, mut right) = ([0.0; PIECE], [0.0; PIECE]);
+                for (k, y) in y.chunks_mut(PIECE).enumerate() {
+                    let left = &mut left[..y.len()];
+                    match a {
+                        Side::Slice(a) => loops::map(isa, $t::wide, &a[k * PIECE..][..y.len()], left),
+                        Side::Scalar(a) => left.fill(a.wide()),
+                    }
+                    let b = piece(isa, b, k, &mut right[..y.len()], $t::wide);
+                    simd::map_binary_in_place(isa, vector, left, b);
+                    loops::map(isa, $t::round, left, y);
+                }
+            }
+
+            fn zip_in_place<V: BinaryOp>(
+                isa: Isa,
+                vector: &V,
+                _: impl Fn($t, $t) -> $t,
+                y: &mut [$t],
+                b: Side<'_, $t>,
+            ) {
+                let (mut left, mut right) = ([0.0; PIECE], [0.0; PIECE]);
+                for (k, y) in y.chunks_mut(PIECE).enumerate() {
+                    let left = &mut left[..y.len()];
+                    loops::map(isa, $t::wide, y, left);
+                    let b = piece(isa, b, k, &mut right[..y.len()], $t::wide);
+                    simd::map_binary_in_place(isa, vector, left, b);
+                    loops::map(isa, $t::round, left, y);
+                }
+            }
+        }
+    )* };
+}
+halves!(F16 Bf16);
+
+/// Piece `k` of a narrow operand, widened.
+fn piece<'w, T: Copy>(isa: Isa, side: Side<'_, T>, k: usize, to: &'w mut [f32], wide: fn(T) -> f32) -> Operand<'w> {
+    match side {
+        Side::Scalar(x) => Operand::Scalar(wide(x)),
+        Side::Slice(x) => {
+            loops::map(isa, wide, &x[k * PIECE..][..to.len()], to);
+            Operand::Slice(to)
+        }
+    }
+}
 
 struct Map<'a, T, F> {
     f: F,
@@ -249,11 +330,13 @@ macro_rules! signed_integers {
 }
 signed_integers!(i8 i16 i32 i64);
 
-/// Floating-point numbers. f32 never calls these functions in bulk: it has vectors.
+/// Floating-point numbers. f32 and narrower ones never call these functions in bulk: they have vectors.
 pub(crate) trait Real: Signed {
     fn of(x: f32) -> Self;
     fn exp(self) -> Self;
+    fn exp_m1(self) -> Self;
     fn ln(self) -> Self;
+    fn ln_1p(self) -> Self;
     fn sqrt(self) -> Self;
     fn tanh(self) -> Self;
     fn floor(self) -> Self;
@@ -285,7 +368,11 @@ macro_rules! floats {
             #[inline(always)]
             fn exp(self) -> Self { self.exp() }
             #[inline(always)]
+            fn exp_m1(self) -> Self { self.exp_m1() }
+            #[inline(always)]
             fn ln(self) -> Self { self.ln() }
+            #[inline(always)]
+            fn ln_1p(self) -> Self { self.ln_1p() }
             #[inline(always)]
             fn sqrt(self) -> Self { self.sqrt() }
             #[inline(always)]
@@ -298,3 +385,47 @@ macro_rules! floats {
     )* };
 }
 floats!(f32 f64);
+
+/// Each operation in f32, rounded.
+macro_rules! narrow_floats {
+    ($($t:ident)*) => { $(
+        impl Number for $t {
+            const INTEGER: bool = false;
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self { $t::round(self.wide() + other.wide()) }
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self { $t::round(self.wide() - other.wide()) }
+            #[inline(always)]
+            fn times(self, other: Self) -> Self { $t::round(self.wide() * other.wide()) }
+            #[inline(always)]
+            fn over(self, other: Self) -> Self { $t::round(self.wide() / other.wide()) }
+        }
+        impl Signed for $t {
+            #[inline(always)]
+            fn negate(self) -> Self { $t(self.0 ^ 0x8000) }
+            #[inline(always)]
+            fn magnitude(self) -> Self { $t(self.0 & 0x7fff) }
+        }
+        impl Real for $t {
+            #[inline(always)]
+            fn of(x: f32) -> Self { $t::round(x) }
+            #[inline(always)]
+            fn exp(self) -> Self { $t::round(self.wide().exp()) }
+            #[inline(always)]
+            fn exp_m1(self) -> Self { $t::round(self.wide().exp_m1()) }
+            #[inline(always)]
+            fn ln(self) -> Self { $t::round(self.wide().ln()) }
+            #[inline(always)]
+            fn ln_1p(self) -> Self { $t::round(self.wide().ln_1p()) }
+            #[inline(always)]
+            fn sqrt(self) -> Self { $t::round(self.wide().sqrt()) }
+            #[inline(always)]
+            fn tanh(self) -> Self { $t::round(self.wide().tanh()) }
+            #[inline(always)]
+            fn floor(self) -> Self { $t::round(self.wide().floor()) }
+            #[inline(always)]
+            fn round_even(self) -> Self { $t::round(self.wide().round_ties_even()) }
+        }
+    )* };
+}
+narrow_floats!(F16 Bf16);
