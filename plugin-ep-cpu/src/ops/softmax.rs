@@ -1,13 +1,21 @@
-//! Softmax along one axis.
+//! Softmax along one axis, its logarithm, and what is left of it when the greatest takes all.
 
 use super::lane::Real;
+use super::narrow::{Bf16, F16};
+use super::value::Value;
 use super::{Cpu, cost};
 use crate::simd::{self, Isa, Operand, ops};
+use core::ops::Range;
 use ortolan_ep_kit::{Args, Cost, Fault, Kernel, NodeView, Op, Parallel, Reject, Shapes, size, split, typed};
 
 /// Sorted by operator.
-pub const KERNELS: &[Kernel] =
-    &[Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax: f32 f64)).in_place(&[(0, 0)])];
+pub const KERNELS: &[Kernel] = &[
+    Kernel::new("Hardmax", (13, 13), "hardmax", typed!(hardmax: f32 f64 F16 Bf16)),
+    Kernel::new("LogSoftmax", (13, 13), "logsoftmax", typed!(log_softmax: f32 f64)).in_place(&[(0, 0)]),
+    Kernel::new("LogSoftmax", (13, 13), "logsoftmax", typed!(log_softmax_narrow: F16 Bf16)).fallback(),
+    Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax: f32 f64)).in_place(&[(0, 0)]),
+    Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax_narrow: F16 Bf16)).fallback(),
+];
 
 /// Elements that a worker takes at a time.
 const GRAIN: usize = 1 << 12;
@@ -52,13 +60,22 @@ impl Op for Softmax {
     }
 }
 
-/// What differs by type: one row whose sum is over its own elements, and a block of columns.
+/// What differs by type: one row whose sum is over its own elements, and a block of columns; `log`: the logarithm is
+/// wanted.
 trait Rows: Real {
-    fn row(isa: Isa, y: &mut [Self]);
-    fn columns(isa: Isa, block: &mut [Self], inner: usize, columns: core::ops::Range<usize>);
+    fn row(isa: Isa, log: bool, y: &mut [Self]);
+    fn columns(isa: Isa, log: bool, block: &mut [Self], inner: usize, columns: Range<usize>);
 }
 
 fn softmax<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    run::<T>(op, along, args, false)
+}
+
+fn log_softmax<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    run::<T>(op, along, args, true)
+}
+
+fn run<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>, log: bool) -> Result<(), Fault> {
     let alias = args.alias(0);
     let y = args.output::<T>(0);
     let x = if alias.is_none() { Some(args.input::<T>(0)) } else { None };
@@ -68,7 +85,7 @@ fn softmax<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<
         return Ok(split::rows(par, y, along.len, grain, |_, first, rows| {
             for (k, row) in rows.chunks_exact_mut(along.len.max(1)).enumerate() {
                 copy_from(x, (first + k) * along.len, row);
-                T::row(op.isa, row);
+                T::row(op.isa, log, row);
             }
         })?);
     }
@@ -77,7 +94,54 @@ fn softmax<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<
         for (k, one) in block_of.chunks_exact_mut(block.max(1)).enumerate() {
             copy_from(x, (first + k) * block, one);
             for at in (0..along.inner).step_by(COLUMNS) {
-                T::columns(op.isa, one, along.inner, at..(at + COLUMNS).min(along.inner));
+                T::columns(op.isa, log, one, along.inner, at..(at + COLUMNS).min(along.inner));
+            }
+        }
+    })
+}
+
+fn softmax_narrow<T: Value<Wide = f32>>(_: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    narrow::<T>(along, args, |x, most, sum| (x - most).exp() / sum)
+}
+
+fn log_softmax_narrow<T: Value<Wide = f32>>(_: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    narrow::<T>(along, args, |x, most, sum| x - most - sum.ln())
+}
+
+/// Widens each element where it is read, lane by lane.
+fn narrow<T: Value<Wide = f32>>(
+    along: &Along,
+    args: &mut Args<'_>,
+    f: impl Fn(f32, f32, f32) -> f32 + Sync,
+) -> Result<(), Fault> {
+    let (x, y, block) = (args.input::<T>(0), args.output::<T>(0), along.len * along.inner);
+    blocks(args.par(), y, block, |_, first, y| {
+        for (k, y) in y.chunks_exact_mut(block.max(1)).enumerate() {
+            let x = &x[(first + k) * block..][..block];
+            for column in 0..along.inner {
+                let lane = || x.iter().skip(column).step_by(along.inner).map(|x| x.wide());
+                let most = lane().fold(f32::NEG_INFINITY, f32::max);
+                let sum: f32 = lane().map(|x| (x - most).exp()).sum();
+                let to = y.iter_mut().skip(column).step_by(along.inner);
+                to.zip(lane()).for_each(|(y, x)| *y = T::of(f(x, most, sum)));
+            }
+        }
+    })
+}
+
+/// 1 for the first greatest element, 0 for all others.
+fn hardmax<T: Real>(_: &Softmax, along: &Along, args: &mut Args<'_>) -> Result<(), Fault> {
+    let (x, y, block) = (args.input::<T>(0), args.output::<T>(0), along.len * along.inner);
+    blocks(args.par(), y, block, |_, first, y| {
+        y.fill(T::default());
+        for (k, y) in y.chunks_exact_mut(block.max(1)).enumerate() {
+            let x = &x[(first + k) * block..][..block];
+            for column in 0..along.inner {
+                let mut best = column;
+                for at in (column..block).step_by(along.inner) {
+                    best = if x[at] > x[best] { at } else { best };
+                }
+                y[best] = T::of(1.0);
             }
         }
     })
@@ -99,13 +163,25 @@ fn copy_from<T: Copy>(x: Option<&[T]>, at: usize, to: &mut [T]) {
 }
 
 impl Rows for f32 {
-    fn row(isa: Isa, y: &mut [f32]) {
-        let sum = simd::exp_sub_sum_in_place(isa, y, simd::max(isa, y));
-        simd::map_binary_in_place(isa, &ops::Div, y, Operand::Scalar(sum));
+    fn row(isa: Isa, log: bool, y: &mut [f32]) {
+        let most = simd::max(isa, y);
+        if !log {
+            let sum = simd::exp_sub_sum_in_place(isa, y, most);
+            return simd::map_binary_in_place(isa, &ops::Div, y, Operand::Scalar(sum));
+        }
+        // The exponentials are only summed, piece by piece.
+        let (mut piece, mut sum) = ([0.0; COLUMNS], 0.0);
+        for x in y.chunks(COLUMNS) {
+            let piece = &mut piece[..x.len()];
+            piece.copy_from_slice(x);
+            sum += simd::exp_sub_sum_in_place(isa, piece, most);
+        }
+        simd::map_binary_in_place(isa, &ops::Sub, y, Operand::Scalar(most));
+        simd::map_binary_in_place(isa, &ops::Sub, y, Operand::Scalar(sum.ln()));
     }
 
-    fn columns(isa: Isa, block: &mut [f32], inner: usize, columns: core::ops::Range<usize>) {
-        let (mut most, mut sum) = ([f32::NEG_INFINITY; COLUMNS], [0.0; COLUMNS]);
+    fn columns(isa: Isa, log: bool, block: &mut [f32], inner: usize, columns: Range<usize>) {
+        let (mut most, mut sum, mut exp) = ([f32::NEG_INFINITY; COLUMNS], [0.0; COLUMNS], [0.0; COLUMNS]);
         let (most, sum) = (&mut most[..columns.len()], &mut sum[..columns.len()]);
         for row in block.chunks_exact(inner) {
             simd::map_binary_in_place(isa, &ops::Max, most, Operand::Slice(&row[columns.clone()]));
@@ -113,35 +189,45 @@ impl Rows for f32 {
         for row in block.chunks_exact_mut(inner) {
             let row = &mut row[columns.clone()];
             simd::map_binary_in_place(isa, &ops::Sub, row, Operand::Slice(most));
-            simd::map_unary_in_place(isa, &ops::Exp, row);
-            simd::map_binary_in_place(isa, &ops::Add, sum, Operand::Slice(row));
+            let exp = &mut exp[..row.len()];
+            simd::map_unary(isa, &ops::Exp, row, exp);
+            simd::map_binary_in_place(isa, &ops::Add, sum, Operand::Slice(exp));
+            if !log {
+                row.copy_from_slice(exp);
+            }
+        }
+        if log {
+            simd::map_unary_in_place(isa, &ops::Ln, sum);
         }
         for row in block.chunks_exact_mut(inner) {
-            simd::map_binary_in_place(isa, &ops::Div, &mut row[columns.clone()], Operand::Slice(sum));
+            let row = &mut row[columns.clone()];
+            match log {
+                true => simd::map_binary_in_place(isa, &ops::Sub, row, Operand::Slice(sum)),
+                false => simd::map_binary_in_place(isa, &ops::Div, row, Operand::Slice(sum)),
+            }
         }
     }
 }
 
 impl Rows for f64 {
-    fn row(isa: Isa, y: &mut [f64]) {
-        Self::columns(isa, y, 1, 0..1);
+    fn row(isa: Isa, log: bool, y: &mut [f64]) {
+        Self::columns(isa, log, y, 1, 0..1);
     }
 
-    fn columns(_: Isa, block: &mut [f64], inner: usize, columns: core::ops::Range<usize>) {
+    fn columns(_: Isa, log: bool, block: &mut [f64], inner: usize, columns: Range<usize>) {
         for column in columns {
             let most = block.iter().skip(column).step_by(inner).fold(f64::NEG_INFINITY, |m, &x| x.max(m));
-            let mut sum = 0.0;
-            for x in block.iter_mut().skip(column).step_by(inner) {
-                *x = (*x - most).exp();
-                sum += *x;
-            }
-            block.iter_mut().skip(column).step_by(inner).for_each(|x| *x /= sum);
+            let lane = block.iter().skip(column).step_by(inner);
+            let sum: f64 = lane.map(|x| (x - most).exp()).sum();
+            let lane = block.iter_mut().skip(column).step_by(inner);
+            lane.for_each(|x| *x = if log { *x - most - sum.ln() } else { (*x - most).exp() / sum });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use crate::ops::narrow::F16;
     use crate::ops::testing::{Case, on_all};
     use ortolan_ep_kit::testing::{Tensor, assert_close};
     use ortolan_ep_kit::{DType, RejectCode};
@@ -175,7 +261,33 @@ mod tests {
                 });
                 let case = Case::new("Softmax", 13).int("axis", axis as i64).input(&Tensor::new(dims, &exact));
                 assert_close(&case.output(DType::F64, dims).run()[0], &Tensor::new(dims, &want), 1e-14);
+                let logs: Vec<f64> = want.iter().map(|y| y.ln()).collect();
+                let narrow: Vec<f32> = logs.iter().map(|&y| y as f32).collect();
+                on_all("LogSoftmax", 13, |case| {
+                    let y = case.int("axis", negative).input(&x).output(DType::F32, dims).run();
+                    assert_close(&y[0], &Tensor::new(dims, &narrow), 1e-6);
+                });
+                let case = Case::new("LogSoftmax", 13).int("axis", axis as i64).input(&Tensor::new(dims, &exact));
+                assert_close(&case.output(DType::F64, dims).run()[0], &Tensor::new(dims, &logs), 1e-12);
+                let halves = Tensor::from_fn(dims, |k| F16::round(exact[k] as f32));
+                for (op, want) in [("Softmax", &want), ("LogSoftmax", &logs)] {
+                    let case = Case::new(op, 13).int("axis", axis as i64).input(&halves);
+                    let y = case.output(DType::F16, dims).run()[0].to_vec::<F16>();
+                    let wide: Vec<f64> = y.iter().map(|y| y.wide().into()).collect();
+                    assert_close(&Tensor::new(dims, &wide), &Tensor::new(dims, want), 0.03);
+                }
             }
+        }
+    }
+
+    #[test]
+    fn the_greatest_takes_all() {
+        let x = Tensor::new(&[2, 3], &[1.0f32, 5.0, 5.0, 0.0, -1.0, 7.0]);
+        for (axis, want) in [(1, [0.0f32, 1.0, 0.0, 0.0, 0.0, 1.0]), (0, [1.0, 1.0, 0.0, 0.0, 0.0, 1.0])] {
+            on_all("Hardmax", 13, |case| {
+                let y = case.int("axis", axis).input(&x).output(DType::F32, &[2, 3]).run();
+                assert_eq!(y[0].to_vec::<f32>(), want);
+            });
         }
     }
 
