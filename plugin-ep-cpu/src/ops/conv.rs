@@ -1,6 +1,9 @@
-//! Convolution. Constant filters are packed ahead; a bias, a tensor that is added and an activation are taken over.
+//! Convolution, and its transpose in `transposed`. Constant filters are packed ahead; a bias, a tensor that is added and an activation are taken over.
+
+mod transposed;
 
 use super::epilogue::{Finish, Takes};
+use super::narrow::{Bf16, F16};
 use super::window::{Sizes, Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{self, Filter, Post};
@@ -8,12 +11,18 @@ use crate::simd::Isa;
 use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::{
     Args, Cost, Fault, Kernel, NodeView, Op, Pack, Parallel, Reject, Seam, Shapes, Weight, WeightSource, any, bytes,
-    size, split,
+    size, split, widened,
 };
 use std::sync::{Mutex, PoisonError};
+use transposed::{Transposed, transposed};
 
 /// Sorted by operator.
-pub const KERNELS: &[Kernel] = &[Kernel::new("Conv", (1, 22), "conv", any!(conv: f32))];
+pub const KERNELS: &[Kernel] = &[
+    Kernel::new("Conv", (1, 22), "conv", any!(conv: f32)),
+    Kernel::new("Conv", (1, 22), "conv", widened!(Conv, conv => F16 Bf16)).fallback(),
+    Kernel::new("ConvTranspose", (1, 22), "convtranspose", any!(transposed: f32)),
+    Kernel::new("ConvTranspose", (1, 22), "convtranspose", widened!(Transposed, transposed => F16 Bf16)).fallback(),
+];
 
 /// Attributes, and the filter if it is packed.
 struct Conv {

@@ -71,6 +71,11 @@ fn is_bias(value: &ValueView<'_>, out: &ValueView<'_>, axis: usize) -> bool {
 fn activation(node: &NodeView<'_>) -> Option<Activation> {
     let float = |name| node.float(name).ok();
     match node.op() {
+        "Clip" => {
+            Some(Activation::Clip { low: bound(node, 1, f32::NEG_INFINITY)?, high: bound(node, 2, f32::INFINITY)? })
+        }
+        "Gelu" if node.text("approximate") == Some("tanh") => Some(Activation::GeluTanh),
+        "Gelu" => Some(Activation::Gelu),
         "Relu" => Some(Activation::Relu),
         "Sigmoid" => Some(Activation::Sigmoid),
         "Tanh" => Some(Activation::Tanh),
@@ -78,5 +83,13 @@ fn activation(node: &NodeView<'_>) -> Option<Activation> {
         "LeakyRelu" => Some(Activation::LeakyRelu(float("alpha")?)),
         "HardSigmoid" => Some(Activation::HardSigmoid { alpha: float("alpha")?, beta: float("beta")? }),
         _ => None,
+    }
+}
+
+/// A bound that is the same in every run, or is left out.
+fn bound(node: &NodeView<'_>, input: usize, none: f32) -> Option<f32> {
+    match node.input(input) {
+        None => Some(none),
+        Some(value) => value.fixed_floats()?.first().copied(),
     }
 }

@@ -97,6 +97,45 @@ impl Sliding {
     }
 }
 
+impl Sliding {
+    /// The window of the convolution that leads from the output of a transposed convolution back to its input. `sized`:
+    /// the output's size was given, and decides the padding.
+    pub fn transposed(
+        &self,
+        input: &[i64],
+        output: &[i64],
+        kernel: &[usize],
+        output_padding: &[usize],
+        sized: bool,
+    ) -> Result<Geometry, Fault> {
+        let sizes = |dims: &[i64]| dims.iter().map(|&d| size(d)).collect::<Sizes>();
+        let (input, output) = (sizes(input), sizes(output));
+        if [input.len(), output.len(), kernel.len()] != [self.spatial; 3] {
+            return Err(Fault::data(format!("input, output and window do not have {} spatial sizes", self.spatial)));
+        }
+        let pad = (0..self.spatial).map(|d| {
+            let upper = match &self.padding {
+                Padding::Given(pads) if !sized => return pads[d],
+                Padding::Given(_) => false,
+                Padding::Same { upper } => *upper,
+            };
+            let reach = input[d].saturating_sub(1).saturating_mul(self.stride[d]).saturating_add(output_padding[d]);
+            let window = kernel[d].saturating_sub(1).saturating_mul(self.dilation[d]).saturating_add(1);
+            let total = reach.saturating_add(window).saturating_sub(output[d]);
+            if upper { total / 2 } else { total - total / 2 }
+        });
+        let pad: Sizes = pad.collect();
+        Ok(Geometry::new(&Window {
+            input: &output,
+            output: &input,
+            kernel,
+            stride: &self.stride,
+            dilation: &self.dilation,
+            pad: &pad,
+        })?)
+    }
+}
+
 /// Batch, channels and spatial sizes of an image.
 pub(crate) fn image(dims: &[i64]) -> Result<(usize, usize, &[i64]), Fault> {
     match dims {

@@ -187,3 +187,30 @@ fn refusals_and_faults() {
     let error = wrong.try_run().unwrap_err();
     assert!(error.contains("in 2 groups does not lead from [1, 2, 5, 5] to [1, 4, 3, 3]"), "{error}");
 }
+
+#[test]
+fn constant_bounds_are_taken_over() {
+    let isa = Isa::best();
+    for constant in [true, false] {
+        let mut m = Model::new();
+        let (x, w) = (Tensor::random(&[1, 4, 6, 6], 1), Tensor::random(&[5, 4, 1, 1], 2));
+        let (x_id, w_id) = (m.input_value(&x), m.constant(&w));
+        let (low, high) = (Tensor::new(&[], &[-0.25f32]), Tensor::new(&[], &[0.5f32]));
+        let high_id = if constant { m.constant(&high) } else { m.input_value(&high) };
+        let low_id = m.constant(&low);
+        let image = |m: &mut Model, name: &str| m.value(name, DType::F32, &[1, 5, 6, 6].map(Into::into));
+        let [c, y] = ["c", "y"].map(|name| image(&mut m, name));
+        let conv = m.call("Conv", 22, &[x_id, w_id], &[c]);
+        m.ints(conv, "group", &[1], false);
+        m.call("Clip", 13, &[c, low_id, high_id], &[y]);
+        m.mark_output(y);
+        let session = Session::new(Kit::new(FAMILIES, isa.name(), Cpu { isa }), m, 2);
+        let mut part = session.compile().unwrap();
+        assert_eq!(part.part().steps().count(), if constant { 1 } else { 2 });
+        let (zero, shape) = (Tensor::new(&[5], &[0.0f32; 5]), shape(&[1, 4, 6, 6], &[5, 4, 1, 1], 1));
+        let want = shape.naive(&x, &w, &zero).to_vec::<f32>();
+        let want = Tensor::from_fn(&[1, 5, 6, 6], |k| want[k].clamp(-0.25, 0.5));
+        let inputs = if constant { vec![x] } else { vec![x, high] };
+        assert_close(&part.run(&inputs).unwrap()[0], &want, 1e-4);
+    }
+}
