@@ -35,16 +35,19 @@ mod pool;
 mod quant;
 mod random;
 mod reduce;
+mod rename;
 mod resize;
 mod rnn;
 mod sample;
 mod scatter;
+mod sequence;
 mod softmax;
 mod spread;
 mod strided;
 mod taps;
 #[cfg(test)]
 mod testing;
+mod text;
 mod topk;
 mod unary;
 mod unique;
@@ -55,7 +58,7 @@ mod workers;
 use crate::simd::Isa;
 use ortolan_ep_kit::{Kernel, NodeView};
 
-/// The tables of all families, sorted by file name.
+/// The tables of all families, sorted by file name but for the last ones.
 pub const FAMILIES: &[&[Kernel]] = &[
     arg::KERNELS,
     arith::KERNELS,
@@ -86,6 +89,10 @@ pub const FAMILIES: &[&[Kernel]] = &[
     topk::KERNELS,
     unary::KERNELS,
     unique::KERNELS,
+    // Behind the rows that know dimensions before the run, and those that take plain tensors.
+    rename::KERNELS,
+    sequence::KERNELS,
+    text::KERNELS,
 ];
 
 /// What a session's options say to kernels; the kit's context.

@@ -42,22 +42,26 @@ impl Op for Expand {
     }
 
     fn bind(&self, shapes: &Shapes<'_>, walk: &mut Strided) -> Run {
-        let (dims, out) = (shapes.input(0), shapes.output(0));
-        let new = out.len().checked_sub(dims.len());
-        let fits = new.is_some_and(|new| dims.iter().zip(&out[new..]).all(|(&a, &b)| a == b || a == 1));
-        let (Some(new), true) = (new, fits) else {
-            return Err(Fault::data(format!("dimensions {dims:?} cannot be expanded to {out:?}")));
-        };
-        *walk = Strided::default();
-        for (k, &dim) in out.iter().enumerate() {
-            let step = match k.checked_sub(new) {
-                Some(k) if dims[k] != 1 => count(&dims[k + 1..]),
-                _ => 0,
-            };
-            walk.push(size(dim), strided::step(step));
-        }
-        Ok(())
+        expanded(shapes.input(0), shapes.output(0), walk)
     }
+}
+
+/// The walk of a tensor that is repeated along axes of length 1 and new ones in front.
+pub(super) fn expanded(dims: &[i64], out: &[i64], walk: &mut Strided) -> Run {
+    let new = out.len().checked_sub(dims.len());
+    let fits = new.is_some_and(|new| dims.iter().zip(&out[new..]).all(|(&a, &b)| a == b || a == 1));
+    let (Some(new), true) = (new, fits) else {
+        return Err(Fault::data(format!("dimensions {dims:?} cannot be expanded to {out:?}")));
+    };
+    *walk = Strided::default();
+    for (k, &dim) in out.iter().enumerate() {
+        let step = match k.checked_sub(new) {
+            Some(k) if dims[k] != 1 => count(&dims[k + 1..]),
+            _ => 0,
+        };
+        walk.push(size(dim), strided::step(step));
+    }
+    Ok(())
 }
 
 fn expand(op: &Expand, walk: &Strided, args: &mut Args<'_>) -> Run {
@@ -81,18 +85,22 @@ impl Op for Tile {
     }
 
     fn bind(&self, shapes: &Shapes<'_>, walk: &mut Strided) -> Run {
-        let (dims, out) = (shapes.input(0), shapes.output(0));
-        *walk = Strided::default();
-        for (k, (&dim, &whole)) in dims.iter().zip(out).enumerate() {
-            let times = if dim == 0 { 0 } else { whole / dim };
-            if times * dim != whole {
-                return Err(Fault::data(format!("dimensions {dims:?} cannot be tiled to {out:?}")));
-            }
-            walk.push(size(times), 0);
-            walk.push(size(dim), strided::step(count(&dims[k + 1..])));
-        }
-        Ok(())
+        tiled(shapes.input(0), shapes.output(0), walk)
     }
+}
+
+/// The walk of a tensor that is repeated as a whole along each axis.
+pub(super) fn tiled(dims: &[i64], out: &[i64], walk: &mut Strided) -> Run {
+    *walk = Strided::default();
+    for (k, (&dim, &whole)) in dims.iter().zip(out).enumerate() {
+        let times = if dim == 0 { 0 } else { whole / dim };
+        if times * dim != whole {
+            return Err(Fault::data(format!("dimensions {dims:?} cannot be tiled to {out:?}")));
+        }
+        walk.push(size(times), 0);
+        walk.push(size(dim), strided::step(count(&dims[k + 1..])));
+    }
+    Ok(())
 }
 
 fn tile(op: &Tile, walk: &Strided, args: &mut Args<'_>) -> Run {

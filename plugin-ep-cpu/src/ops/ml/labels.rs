@@ -1,6 +1,6 @@
 //! Names of classes: numbers or texts.
 
-use ortolan_ep_kit::{Args, Fault, NodeView};
+use ortolan_ep_kit::{Args, Fault, Item, NodeView, Texts};
 
 /// One for each class.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,7 +27,7 @@ impl Labels {
         }
     }
 
-    /// Writes the label of each row. A class without a label is its number; a row without a class is 0.
+    /// Writes the label of each row. A class without a label is its number, or no text; a row without a class is 0, or no text.
     pub fn write(&self, args: &mut Args<'_>, output: usize, classes: &[u32]) -> Result<(), Fault> {
         match self {
             Labels::Ints(all) => {
@@ -39,7 +39,12 @@ impl Labels {
                 }
                 Ok(())
             }
-            Labels::Texts(_) => Err(Fault::data("labels that are texts have no memory")),
+            Labels::Texts(all) => {
+                let text = |&class: &u32| all.get(class as usize).cloned().unwrap_or_default();
+                let texts: Vec<Box<str>> = classes.iter().map(text).collect();
+                let dims = [i64::try_from(texts.len()).unwrap_or(i64::MAX)];
+                args.give(output, Item::Texts(Texts { dims: dims.as_slice().into(), texts }))
+            }
         }
     }
 }

@@ -42,7 +42,8 @@ impl Linear {
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut Matrix) -> Result<(), Fault> {
         *bound = Matrix::of(shapes.input(0))?;
         let need = self.coefficients.len() / self.targets;
-        match bound.columns == need {
+        // There are models with more than they use; ONNX Runtime reads as many as rows have columns, and so is it done here.
+        match bound.columns <= need {
             true => Ok(()),
             false => Err(Fault::data(format!("X has {} columns, there are coefficients for {need}", bound.columns))),
         }

@@ -1,8 +1,10 @@
 //! Classical models, with expected values of the standard's definitions.
 
 use crate::ops::testing::{Case, on_all};
+use ortolan_ep_abi::raw;
 use ortolan_ep_kit::testing::{OpTest, Tensor, assert_close};
-use ortolan_ep_kit::{DType, RejectCode};
+use ortolan_ep_kit::{DType, Item, Plain, RejectCode, Texts};
+use std::sync::Arc;
 
 const ML: &str = "ai.onnx.ml";
 
@@ -250,4 +252,106 @@ fn refused_with_a_sentence() {
         node("ArrayFeatureExtractor", 1).input(&x()).input(&Tensor::new(&[1], &[2i64])).output(DType::F32, &[3, 1]);
     let error = far.try_run().unwrap_err();
     assert!(error.contains("Y is 2 at element 0, X has 2 columns"), "{error}");
+}
+
+fn texts(dims: &[i64], texts: &[&str]) -> Item {
+    Texts::new(dims, texts).into()
+}
+
+fn ints(dims: &[i64], numbers: &[i64]) -> Item {
+    Plain::new(dims, numbers).into()
+}
+
+fn floats(dims: &[i64], numbers: &[f32]) -> Item {
+    Plain::new(dims, numbers).into()
+}
+
+fn map(keys: Item, values: Item) -> Item {
+    Item::Map { keys: Arc::new(keys), values: Arc::new(values) }
+}
+
+#[test]
+fn rows_become_maps() {
+    let x = floats(&[2, 2], &[0.25, 0.75, 1.0, 0.0]);
+    let numbers = node("ZipMap", 1).ints("classlabels_int64s", &[10, 20]).item(x.clone());
+    let row = |keys: Item, values: [f32; 2]| Arc::new(map(keys, floats(&[2], &values)));
+    let want = |keys: &Item| Item::Sequence(vec![row(keys.clone(), [0.25, 0.75]), row(keys.clone(), [1.0, 0.0])]);
+    assert_eq!(numbers.whole_output(raw::VALUE_SEQUENCE).run_items(), [want(&ints(&[2], &[10, 20]))]);
+    let words = node("ZipMap", 1).texts("classlabels_strings", &["a", "b"]).item(x.clone());
+    assert_eq!(words.whole_output(raw::VALUE_SEQUENCE).run_items(), [want(&texts(&[2], &["a", "b"]))]);
+    let case = node("ZipMap", 1).ints("classlabels_int64s", &[1, 2, 3]).item(x.clone());
+    let error = case.whole_output(raw::VALUE_SEQUENCE).try_items().unwrap_err();
+    assert!(error.contains("3 classes have names, but rows have 2 values"), "{error}");
+    let (code, _) = node("ZipMap", 1).item(x).whole_output(raw::VALUE_SEQUENCE).rejection();
+    assert_eq!(code, RejectCode::Attribute);
+}
+
+#[test]
+fn maps_become_rows() {
+    let words = map(texts(&[2], &["b", "x"]), floats(&[2], &[2.0, 9.0]));
+    let case = node("DictVectorizer", 1).texts("string_vocabulary", &["a", "b", "c"]).item(words);
+    assert_eq!(case.output(DType::F32, &[1, 3]).run_items(), [floats(&[1, 3], &[0.0, 2.0, 0.0])]);
+    let numbers = map(ints(&[2], &[5, 3]), ints(&[2], &[50, 30]));
+    let case = node("DictVectorizer", 1).ints("int64_vocabulary", &[3, 4, 5]).item(numbers);
+    assert_eq!(case.output(DType::I64, &[1, 3]).run_items(), [ints(&[1, 3], &[30, 0, 50])]);
+
+    let numbers = map(ints(&[2], &[3, 1]), floats(&[2], &[2.5, 1.5]));
+    let case = |form: &str| node("CastMap", 1).text("map_form", form).int("max_map", 4).item(numbers.clone());
+    assert_eq!(case("DENSE").late_output(DType::F32, 2).run_items(), [floats(&[1, 2], &[1.5, 2.5])]);
+    assert_eq!(case("SPARSE").late_output(DType::F32, 2).run_items(), [floats(&[1, 4], &[0.0, 1.5, 0.0, 2.5])]);
+    let case = case("DENSE").text("cast_to", "TO_STRING").late_output(DType::Str, 2);
+    assert_eq!(case.run_items(), [texts(&[1, 2], &["1.5", "2.5"])]);
+    let words = map(ints(&[2], &[0, 1]), texts(&[2], &["3", "4.0"]));
+    let case = node("CastMap", 1).text("cast_to", "TO_INT64").item(words.clone()).late_output(DType::I64, 2);
+    assert_eq!(case.run_items(), [ints(&[1, 2], &[3, 4])]);
+    let case = node("CastMap", 1).text("map_form", "SPARSE").int("max_map", 1).item(words).late_output(DType::F32, 2);
+    let error = case.try_items().unwrap_err();
+    assert!(error.contains("key 1 is no position among 1"), "{error}");
+}
+
+#[test]
+fn categories_are_encoded() {
+    let words = texts(&[2, 2], &["a", "b", "x", "a"]);
+    let case = node("LabelEncoder", 4).texts("keys_strings", &["a", "b"]).ints("values_int64s", &[7, 8]);
+    let y = case.int("default_int64", 42).item(words.clone()).output(DType::I64, &[2, 2]).run_items();
+    assert_eq!(y, [ints(&[2, 2], &[7, 8, 42, 7])]);
+    let case =
+        node("LabelEncoder", 2).floats("keys_floats", &[0.0, f32::NAN]).texts("values_strings", &["zero", "nan"]);
+    let case = case.text("default_string", "?").item(floats(&[4], &[-0.0, f32::NAN, 1.0, 0.0]));
+    let want = texts(&[4], &["zero", "nan", "?", "zero"]);
+    assert_eq!(case.output(DType::Str, &[4]).run_items(), [want]);
+    let tensors = node("LabelEncoder", 4)
+        .tensor("keys_tensor", &Tensor::new(&[2], &[1i64, 2]))
+        .tensor("values_tensor", &Tensor::new(&[2], &[1.5f64, 2.5]))
+        .tensor("default_tensor", &Tensor::new(&[1], &[-1.0f64]));
+    let y = tensors.item(ints(&[3], &[2, 1, 0])).output(DType::F64, &[3]).run_items();
+    assert_eq!(y, [Plain::new(&[3], &[2.5f64, 1.5, -1.0]).into()]);
+    let case =
+        node("LabelEncoder", 4).texts("keys_strings", &["a", "b"]).ints("values_int64s", &[7]).item(words.clone());
+    let (code, text) = case.output(DType::I64, &[2, 2]).rejection();
+    assert_eq!((code, &*text), (RejectCode::Attribute, "LabelEncoder: there are 2 keys and 1 values"));
+
+    let mapper = || node("CategoryMapper", 1).texts("cats_strings", &["a", "b"]).ints("cats_int64s", &[5, 6]);
+    let y = mapper().int("default_int64", -3).item(words.clone()).output(DType::I64, &[2, 2]).run_items();
+    assert_eq!(y, [ints(&[2, 2], &[5, 6, -3, 5])]);
+    let y = mapper().text("default_string", "?").item(ints(&[3], &[6, 9, 5])).output(DType::Str, &[3]).run_items();
+    assert_eq!(y, [texts(&[3], &["b", "?", "a"])]);
+
+    let case = node("OneHotEncoder", 1).texts("cats_strings", &["a", "b"]).item(words.clone());
+    let want = [1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0];
+    assert_eq!(case.output(DType::F32, &[2, 2, 2]).run_items(), [floats(&[2, 2, 2], &want)]);
+    let case = node("OneHotEncoder", 1).ints("cats_int64s", &[3, 1]).item(floats(&[2], &[1.0, 3.0]));
+    assert_eq!(case.output(DType::F32, &[2, 2]).run_items(), [floats(&[2, 2], &[0.0, 1.0, 1.0, 0.0])]);
+    let case = node("OneHotEncoder", 1).texts("cats_strings", &["a", "b"]).int("zeros", 0).item(words);
+    let error = case.output(DType::F32, &[2, 2, 2]).try_items().unwrap_err();
+    assert!(error.contains("element 2 is none of the 2 categories"), "{error}");
+}
+
+#[test]
+fn classes_may_be_texts() {
+    let case = node("LinearClassifier", 1).texts("classlabels_strings", &["low", "high"]);
+    let case =
+        case.floats("coefficients", &[-1.0, 0.0, 1.0, 0.0]).floats("intercepts", &[0.0, 0.0]).int("multi_class", 0);
+    let y = case.item(floats(&[2, 2], &[-4.0, 2.0, 3.0, 1.0])).output(DType::Str, &[2]).output(DType::F32, &[2, 2]);
+    assert_eq!(y.run_items(), [texts(&[2], &["low", "high"]), floats(&[2, 2], &[4.0, -4.0, -3.0, 3.0])]);
 }
