@@ -308,7 +308,8 @@ impl<'a> Layout<'_, 'a> {
         lives: &HashMap<u32, Life>,
     ) -> Result<Option<usize>, Error> {
         let value = step.outs[output];
-        if output > 1 || self.late_of.contains_key(&value) {
+        // Elements that sizes depend on are written to memory of their own, not to the arena.
+        if output > 1 || self.late_of.contains_key(&value) || self.drafts.class(value)? != Class::Made {
             return Ok(None);
         }
         let pairs = step.kernel.in_place.iter().filter(|p| p.1 as usize == output);

@@ -387,6 +387,24 @@ fn elements_that_a_kernel_computes_become_sizes() {
 }
 
 #[test]
+fn elements_that_become_sizes_are_not_written_over_their_input() {
+    let (mut m, _, x) = with_input();
+    let (whole, shape) = (m.value("whole", DType::I64, &[1.into()]), m.value("shape", DType::I64, &[1.into()]));
+    let size = m.element(shape, 0);
+    m.known(shape, &[size]);
+    let o = f32s(&mut m, "o", &[size]);
+    m.call("Round", 1, &[x], &[whole]);
+    m.call("Relu", 14, &[whole], &[shape]);
+    m.call("Ones", 1, &[shape], &[o]);
+    m.mark_output(o);
+    let session = Session::new(kit(), m, 1);
+    let mut part = session.compile().unwrap();
+    for len in [3, 5, 0] {
+        assert_eq!(part.run(&[vector(&[len as f32])]).unwrap(), [vector(&vec![1.0; len])]);
+    }
+}
+
+#[test]
 fn a_view_of_another_size_is_a_fault() {
     let (mut m, n, x) = with_input();
     let (shape, y) = (m.constant(&Tensor::new(&[1], &[3i64])), f32s(&mut m, "y", &[3.into()]));
