@@ -1,7 +1,7 @@
 //! What sharing and loading cost, beside the bounds of ARCHITECTURE section 7; above one of them the bench fails.
 //!
 //! `cargo bench -p ortolan-tests --bench costs`, on a machine with two quiet cores. What a single run costs is measured
-//! beside the code: `core/tests/steady.rs` (a run, a part), `core/tests/host/speed.rs` (checks of a plugin) and
+//! beside the code: `core/tests/steady.rs` (a run, a part), `core/tests/host/speed.rs` (checks of a C plugin) and
 //! `plugin-ep-cpu/benches` (a node, a new shape, products).
 
 use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
@@ -16,8 +16,15 @@ use std::time::{Duration, Instant};
 
 /// In the child that measures memory: the model file.
 const LOAD: &str = "ORTOLAN_BENCH_LOAD";
+/// In the child that measures the checks of a plugin: the folder of the verdicts and of a library.
+const CHECK: &str = "ORTOLAN_BENCH_CHECK";
+/// The library's name there.
+const COPY: &str = "checked";
 
 fn main() {
+    if let Some(folder) = std::env::var_os(CHECK) {
+        return check_and_tell(Path::new(&folder));
+    }
     if let Some(model) = std::env::var_os(LOAD) {
         return load_and_tell(Path::new(&model));
     }
@@ -28,6 +35,7 @@ fn main() {
         ("two equal sessions at once, loss in sum", both(&ep), 15.0, "%"),
         ("one thread's rate over that of 8 threads, × 1.8", eight(&ep), 1.0, ""),
         ("peak memory of loading over the file", peak(), 1.08, "×"),
+        ("checks 1 to 11 of a known plugin with a proof", checks(), 1.0, "ms"),
     ];
     let mut failed = false;
     for (what, found, bound, unit) in rows {
@@ -45,6 +53,11 @@ fn own() -> Arc<LoadedEp> {
     let loaded: Vec<_> = place::renamed_plugins().iter().map(load).collect();
     let fits = |ep: &&Arc<LoadedEp>| ep.catalogue().iter().any(|row| row.op == "Gemm");
     loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
+}
+
+/// A library of the repository that carries a layout proof, as all of them do.
+fn own_library() -> std::path::PathBuf {
+    place::renamed_plugins().into_iter().next().expect("cargo has built the repository's plugins")
 }
 
 /// `products` products of a matrix of `rows` rows by square ones of this width.
@@ -164,6 +177,34 @@ fn eight(ep: &Arc<LoadedEp>) -> f64 {
     let s = session(ep, &model, 1);
     let best = |threads| (0..3).map(|_| rate(&[&s], &x, threads)).fold(0.0, f64::max);
     1.8 * best(1) / best(8)
+}
+
+/// Milliseconds, the least of twenty fresh processes: each start of a program pays it once per plugin.
+fn checks() -> f64 {
+    let folder = place::fresh();
+    std::fs::copy(own_library(), folder.path().join(COPY)).expect("the temporary folder has room for a library");
+    let mut least = f64::INFINITY;
+    for known in [false].into_iter().chain([true; 20]) {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"));
+        let output = child.env(CHECK, folder.path()).output().expect("this program");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let ms: f64 =
+            text.trim().parse().unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+        if known {
+            least = least.min(ms);
+        }
+    }
+    least
+}
+
+fn check_and_tell(folder: &Path) {
+    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Require);
+    let host = host.probe_helper(env!("CARGO_BIN_EXE_ortolan-tests-probe"), &[]).probe_cache(folder).build();
+    let start = Instant::now();
+    let loaded = host.load_file(&folder.join(COPY));
+    let taken = start.elapsed();
+    loaded.unwrap_or_else(|e| panic!("{e}"));
+    println!("{}", taken.as_secs_f64() * 1e3);
 }
 
 /// Peak of a fresh process that loads 400 MB of weights, over the file.
