@@ -75,6 +75,11 @@ pub fn newer_host() -> PathBuf {
     build(&edited::newer_host(), "dev", "ortolan-newer-probe")
 }
 
+/// The core alone behind one C function, optimised and stripped as a release is.
+pub fn core_alone() -> PathBuf {
+    rust(&root().join("tests/core-alone"), "release", "ortolan_core_alone")
+}
+
 /// Position of `needle` in `bytes`.
 pub fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)

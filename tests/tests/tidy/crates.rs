@@ -12,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("ortolan-core", &["ortolan-ep-abi", "ortolan-graph"]),
     ("ortolan-ep-kit", &["ortolan-ep-abi"]),
     ("ortolan-cli", &["ortolan-core", "ortolan-graph"]),
+    ("ortolan-core-alone", &["ortolan-core"]),
     ("ortolan-tests", &["*"]),
     // Plugins. Those under tests/fixtures are plugins of other people: the ABI is all that they know.
     ("ortolan-ep-*", &["ortolan-ep-abi", "ortolan-ep-kit"]),
