@@ -434,7 +434,7 @@ fn chain(count: usize) -> ModelProto {
 fn files_cut_at_every_byte() {
     let whole = good().encode_to_vec();
     for len in 0..whole.len() {
-        let done = load_bytes(whole[..len].to_vec(), None, &LoadOptions::default());
+        let done = load_within(whole[..len].to_vec());
         assert!(done.is_err(), "cut at {len} of {}", whole.len());
     }
 }
@@ -446,7 +446,7 @@ fn files_with_a_flipped_byte() {
         for flip in [0x01, 0x10, 0x80, 0xff] {
             let mut bytes = whole.clone();
             bytes[at] ^= flip;
-            let _ = load_bytes(bytes, None, &LoadOptions::default());
+            let _ = load_within(bytes);
         }
     }
 }
@@ -464,8 +464,14 @@ fn random_bytes() {
     for _ in 0..5_000 {
         let len = next() as usize % 300;
         let bytes: Vec<u8> = (0..len).map(|_| next() as u8).collect();
-        let _ = load_bytes(bytes, None, &LoadOptions::default());
+        let _ = load_within(bytes);
     }
+}
+
+#[test]
+fn an_empty_file_is_no_model() {
+    let e = load_within(Vec::new()).unwrap_err();
+    assert_eq!(e.code(), Code::MissingGraph, "{e}");
 }
 
 #[test]

@@ -5,13 +5,18 @@
 //! ids mean equal numbers and evaluating the table is one pass. The constructors simplify; what two
 //! ids that differ stand for may still be equal. The table knows nothing of tensors or operators.
 
+mod eval;
+mod logic;
+
 use hashbrown::DefaultHashBuilder;
 use hashbrown::{HashMap, HashTable};
-use std::fmt;
 use std::hash::BuildHasher;
 
 use super::simplify::Linear;
 use super::{ExprId, Name, SymbolId, ValueId};
+
+pub use eval::Shown;
+use eval::compute;
 
 /// What [`ExprTable::eval`] writes for a number that does not exist: an unbound symbol, a division
 /// by zero, an overflow, or dims that do not broadcast.
@@ -308,90 +313,6 @@ impl ExprTable {
         }
     }
 
-    /// 1 if equal, else 0.
-    pub fn eq(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        match self.difference(a, b) {
-            (0, 0) => self.constant(1),
-            (lo, hi) if lo > 0 || hi < 0 => self.constant(0),
-            _ => self.commutative(ExprOp::Eq, a, b),
-        }
-    }
-
-    /// 1 if `a < b`, else 0.
-    pub fn lt(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        match self.difference(a, b) {
-            (_, hi) if hi < 0 => self.constant(1),
-            (lo, _) if lo >= 0 => self.constant(0),
-            _ => self.binary(ExprOp::Lt, a, b),
-        }
-    }
-
-    /// 1 if both hold, else 0.
-    pub fn and(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        match (self.truth(a), self.truth(b)) {
-            (Some(false), _) | (_, Some(false)) => self.constant(0),
-            (Some(true), Some(true)) => self.constant(1),
-            _ => self.commutative(ExprOp::And, a, b),
-        }
-    }
-
-    /// 1 if one holds, else 0.
-    pub fn or(&mut self, a: ExprId, b: ExprId) -> ExprId {
-        match (self.truth(a), self.truth(b)) {
-            (Some(true), _) | (_, Some(true)) => self.constant(1),
-            (Some(false), Some(false)) => self.constant(0),
-            _ => self.commutative(ExprOp::Or, a, b),
-        }
-    }
-
-    /// 1 if it does not hold, else 0.
-    pub fn not(&mut self, a: ExprId) -> ExprId {
-        match self.truth(a) {
-            Some(t) => self.constant(i64::from(!t)),
-            None => self.intern(Expr { op: ExprOp::Not, a: Some(a), b: None, v: 0 }, (0, 1)),
-        }
-    }
-
-    /// `then` if `cond` holds, else `other`.
-    pub fn select(&mut self, cond: ExprId, then: ExprId, other: ExprId) -> ExprId {
-        if then == other {
-            return then;
-        }
-        if let Some(t) = self.truth(cond) {
-            return if t { then } else { other };
-        }
-        let ((l1, h1), (l2, h2)) = (self.bounds(then), self.bounds(other));
-        let e = Expr { op: ExprOp::Select, a: Some(cond), b: Some(then), v: i64::from(other.raw()) };
-        self.intern(e, (l1.min(l2), h1.max(h2)))
-    }
-
-    /// Whether it is known to hold (not 0) or not to hold.
-    pub fn truth(&self, a: ExprId) -> Option<bool> {
-        match self.bounds(a) {
-            (0, 0) => Some(false),
-            (lo, hi) if lo > 0 || hi < 0 => Some(true),
-            _ => None,
-        }
-    }
-
-    /// All numbers of the table, given those of its symbols, by expression index.
-    ///
-    /// Missing symbols and `UNDEFINED` among them are unbound. `out` is cleared first; nothing is
-    /// allocated when it has room.
-    pub fn eval(&self, symbols: &[i64], out: &mut Vec<i64>) {
-        out.clear();
-        out.reserve(self.exprs.len());
-        for e in &self.exprs {
-            let v = apply(e, symbols, out);
-            out.push(v);
-        }
-    }
-
-    /// Text of one expression, in the notation of the text form.
-    pub fn show(&self, id: ExprId) -> Shown<'_> {
-        Shown { table: self, id }
-    }
-
     pub(crate) fn binary(&mut self, op: ExprOp, a: ExprId, b: ExprId) -> ExprId {
         if let (Some(x), Some(y)) = (self.as_const(a), self.as_const(b)) {
             let v = compute(op, x, y);
@@ -463,93 +384,5 @@ impl ExprTable {
         let (lo, hi) = &mut self.bounds[id.index()];
         (*lo, *hi) = ((*lo).max(bounds.0), (*hi).min(bounds.1));
         id
-    }
-}
-
-fn apply(e: &Expr, symbols: &[i64], done: &[i64]) -> i64 {
-    let of = |id: Option<ExprId>| id.and_then(|i| done.get(i.index())).copied().unwrap_or(UNDEFINED);
-    let at = |from: &[i64]| usize::try_from(e.v).ok().and_then(|i| from.get(i)).copied().unwrap_or(UNDEFINED);
-    match e.op {
-        ExprOp::Const => e.v,
-        ExprOp::Symbol => at(symbols),
-        ExprOp::Not => match of(e.a) {
-            UNDEFINED => UNDEFINED,
-            v => i64::from(v == 0),
-        },
-        ExprOp::Select => match of(e.a) {
-            UNDEFINED => UNDEFINED,
-            0 => at(done),
-            _ => of(e.b),
-        },
-        op => compute(op, of(e.a), of(e.b)),
-    }
-}
-
-/// A binary operation on two numbers; [`UNDEFINED`] where there is no answer.
-pub(crate) fn compute(op: ExprOp, a: i64, b: i64) -> i64 {
-    use ExprOp::*;
-    match (op, a, b) {
-        (And, 0, _) | (And, _, 0) => return 0,
-        (Or, x, _) | (Or, _, x) if x != 0 && x != UNDEFINED => return 1,
-        _ if a == UNDEFINED || b == UNDEFINED => return UNDEFINED,
-        _ => {}
-    }
-    let found = match op {
-        Add => a.checked_add(b),
-        Sub => a.checked_sub(b),
-        Mul => a.checked_mul(b),
-        Div => floor_div(a, b),
-        CeilDiv => a.checked_neg().and_then(|n| floor_div(n, b)).and_then(i64::checked_neg),
-        Mod => floor_div(a, b).and_then(|q| q.checked_mul(b)).and_then(|p| a.checked_sub(p)),
-        Min => Some(a.min(b)),
-        Max => Some(a.max(b)),
-        Bcast if a == 1 || a == b => Some(b),
-        Bcast if b == 1 => Some(a),
-        Bcast => None,
-        Eq => Some(i64::from(a == b)),
-        Lt => Some(i64::from(a < b)),
-        And => Some(1),
-        Or => Some(0),
-        Const | Symbol | Not | Select => None,
-    };
-    found.unwrap_or(UNDEFINED)
-}
-
-fn floor_div(a: i64, b: i64) -> Option<i64> {
-    let q = a.checked_div(b)?;
-    if a % b != 0 && (a < 0) != (b < 0) { q.checked_sub(1) } else { Some(q) }
-}
-
-/// An expression as text: `(s0 + 1)`, symbols by the names that the model gives them.
-pub struct Shown<'a> {
-    table: &'a ExprTable,
-    id: ExprId,
-}
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let e = self.table.get(self.id);
-        let sub = |id: Option<ExprId>| id.map(|id| self.table.show(id));
-        match (e.op, sub(e.a), sub(e.b)) {
-            (ExprOp::Const, ..) => write!(f, "{}", e.v),
-            (ExprOp::Symbol, ..) => write!(f, "s{}", e.v),
-            (ExprOp::Add | ExprOp::Sub | ExprOp::Mul, Some(a), Some(b)) => write!(f, "({a} {} {b})", e.op.name()),
-            (ExprOp::Not, Some(a), _) => write!(f, "not({a})"),
-            (ExprOp::Select, Some(a), Some(b)) => {
-                let other = u32::try_from(e.v).ok().and_then(ExprId::from_index);
-                match sub(other) {
-                    Some(c) => write!(f, "select({a}, {b}, {c})"),
-                    None => write!(f, "select({a}, {b}, ?)"),
-                }
-            }
-            (op, Some(a), Some(b)) => write!(f, "{}({a}, {b})", op.name()),
-            (op, ..) => f.write_str(op.name()),
-        }
-    }
-}
-
-impl fmt::Debug for ExprTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ExprTable({} expressions, {} symbols)", self.exprs.len(), self.symbols.len())
     }
 }

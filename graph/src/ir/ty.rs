@@ -98,7 +98,7 @@ impl DType {
     /// Real floating-point numbers of any width.
     pub const fn is_float(self) -> bool {
         use DType::*;
-        matches!(self, F32 | F16 | F64 | Bf16 | F8E4M3Fn | F8E4M3Fnuz | F8E5M2 | F8E5M2Fnuz | F4E2M1 | F8E8M0)
+        !self.is_int() && !matches!(self, String | Bool | C64 | C128)
     }
 }
 

@@ -3,6 +3,8 @@
 //! Only the wire form lives here: nothing is checked but what decoding needs. Byte fields are
 //! slices of the buffer that was decoded, so data never leaves the file's map. A field that is absent and
 //! one that holds its default are the same, but for messages and `oneof`s. Unknown fields are dropped.
+//!
+//! A pure list, exempt from the length rule.
 
 mod scan;
 mod tensor;

@@ -4,12 +4,14 @@
 //! become symbols of the body's input. Since a body is upgraded with the types that it has, it is walked again from
 //! its first form when a carried type has to widen.
 
+mod saved;
+
 use std::sync::Arc;
 
 use super::Walk;
 use super::widen::{joined, without_dims};
 use crate::error::{Code, Error, Result};
-use crate::ir::{AttrValue, Body, DType, Dims, ExprId, GraphId, Known, Node, NodeId, TensorType, Type, Value, ValueId};
+use crate::ir::{AttrValue, DType, Dims, ExprId, GraphId, Known, Node, NodeId, TensorType, Type, ValueId};
 use crate::ops::Control;
 
 /// In loops nested deeper than this carried values have no known dims from the start: each level may be walked
@@ -352,54 +354,6 @@ impl Walk {
         let name = &self.graph.body(body).name;
         Error::new(Code::NodeInputs, format!("its body '{name}' has {found} {what}, but {needed} are needed"))
     }
-
-    /// What walking a body changes, to walk it again from its first form. Nodes and values that the
-    /// first walk added stay in the tables unused: ids are never given twice.
-    fn save(&self, body: GraphId) -> Saved {
-        let mut saved = Saved {
-            nodes: Vec::new(),
-            bodies: Vec::new(),
-            values: Vec::new(),
-            assumptions: self.graph.assumptions.len(),
-            warnings: self.graph.warnings.len(),
-        };
-        let mut open = vec![body];
-        while let Some(b) = open.pop() {
-            let body = self.graph.body(b);
-            saved.bodies.push((b, body.clone()));
-            saved.values.extend(body.inputs.iter().map(|v| (*v, self.graph.value(*v).clone())));
-            for &n in &body.nodes {
-                let node = self.graph.node(n);
-                open.extend(node.bodies());
-                saved.nodes.push((n, node.clone()));
-                let outputs = node.outputs.iter().flatten();
-                saved.values.extend(outputs.map(|v| (*v, self.graph.value(*v).clone())));
-            }
-        }
-        saved
-    }
-
-    fn restore(&mut self, saved: &Saved) {
-        for (id, node) in &saved.nodes {
-            self.graph.nodes[id.index()] = node.clone();
-        }
-        for (id, body) in &saved.bodies {
-            self.graph.bodies[id.index()] = body.clone();
-        }
-        for (id, value) in &saved.values {
-            self.graph.values[id.index()] = value.clone();
-        }
-        self.graph.assumptions.truncate(saved.assumptions);
-        self.graph.warnings.truncate(saved.warnings);
-    }
-}
-
-struct Saved {
-    nodes: Vec<(NodeId, Node)>,
-    bodies: Vec<(GraphId, Body)>,
-    values: Vec<(ValueId, Value)>,
-    assumptions: usize,
-    warnings: usize,
 }
 
 fn position(axis: i64, rank: usize) -> Result<usize> {

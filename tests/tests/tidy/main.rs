@@ -6,6 +6,7 @@
 mod codes;
 mod crates;
 mod files;
+mod operators;
 
 use ortolan_tests::place::root;
 use std::path::{Path, PathBuf};
