@@ -96,16 +96,17 @@ fn rename(op: &Late, dims: &Ints, args: &mut Args<'_>) -> Run {
 
 fn repeat(op: &Late, dims: &Ints, args: &mut Args<'_>) -> Run {
     let out = op.dims(dims, list(args))?;
-    let mut walk = Strided::default();
-    match op.what {
-        What::Tile => spread::tiled(dims, &out, &mut walk)?,
-        _ => spread::expanded(dims, &out, &mut walk)?,
-    }
-    by_width!(op.bits, repeat_words(&walk, &out, args))
+    by_width!(op.bits, repeat_words(op, dims, &out, args))
 }
 
-fn repeat_words<T: Word>(walk: &Strided, out: &[i64], args: &mut Args<'_>) -> Run {
+fn repeat_words<T: Word>(op: &Late, dims: &[i64], out: &[i64], args: &mut Args<'_>) -> Run {
+    // The host says whether there can be so many elements.
     let (x, y) = (args.input::<T>(0), args.emit::<T>(0, out)?);
+    let mut walk = Strided::default();
+    match op.what {
+        What::Tile => spread::tiled(dims, out, &mut walk)?,
+        _ => spread::expanded(dims, out, &mut walk)?,
+    }
     Ok(walk.copy(args.par(), x, y)?)
 }
 

@@ -49,6 +49,16 @@ const READ: u64 = PRINTED & !set(&[DType::Bool]);
 
 type Run = Result<(), Fault>;
 
+/// Most texts that an output has: each takes memory of its own, which no host counts.
+const MOST: usize = 1 << 28;
+
+fn few(texts: usize) -> Run {
+    match texts <= MOST {
+        true => Ok(()),
+        false => Err(Fault::Memory(format!("{texts} texts are more than {MOST}"))),
+    }
+}
+
 fn dims_of<T>(list: &[T]) -> Ints {
     Ints::from_slice(&[i64::try_from(list.len()).unwrap_or(i64::MAX)])
 }
@@ -75,13 +85,18 @@ impl Pair {
     fn each(walk: &Broadcast<2>, args: &Args<'_>, mut f: impl FnMut(&str, &str)) -> Run {
         let (a, b) = (args.item(0)?, args.item(1)?);
         let (a, b) = (&a.texts()?.texts, &b.texts()?.texts);
+        few(walk.total)?;
         let mut places = vec![(0, 0); walk.total];
         walk.walk(&ortolan_ep_kit::parallel::Serial, &mut places, usize::MAX, |at, piece| {
             for (k, place) in piece.iter_mut().enumerate() {
                 *place = (at[0] + k * walk.inner.step[0], at[1] + k * walk.inner.step[1]);
             }
         })?;
-        places.into_iter().for_each(|(i, j)| f(&a[i], &b[j]));
+        for (i, j) in places {
+            let pair = a.get(i).zip(b.get(j));
+            let (a, b) = pair.ok_or_else(|| Fault::data("the texts are fewer than their dimensions say"))?;
+            f(a, b);
+        }
         Ok(())
     }
 }
@@ -96,14 +111,14 @@ fn together(args: &Args<'_>) -> Result<Ints, Fault> {
 }
 
 fn concat(_: &Pair, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run {
-    let mut texts = Vec::with_capacity(walk.total);
+    let mut texts = Vec::new();
     Pair::each(walk, args, |a, b| texts.push([a, b].concat().into()))?;
     let dims = together(args)?;
     args.give(0, Item::Texts(Texts { dims, texts }))
 }
 
 fn equal(_: &Pair, walk: &Broadcast<2>, args: &mut Args<'_>) -> Run {
-    let mut same = Vec::with_capacity(walk.total);
+    let mut same = Vec::new();
     Pair::each(walk, args, |a, b| same.push(Bool::from(a == b)))?;
     let dims = together(args)?;
     args.give(0, Item::Tensor(Plain::new(&dims, &same)))
@@ -297,6 +312,7 @@ fn split(op: &Split, (): &(), args: &mut Args<'_>) -> Run {
     let all = item.texts()?;
     let parts: Vec<Vec<&str>> = all.texts.iter().map(|text| op.cut(text)).collect();
     let most = parts.iter().map(Vec::len).max().unwrap_or(0);
+    few(most.saturating_mul(parts.len()))?;
     let counts: Vec<i64> = parts.iter().map(|parts| i64::try_from(parts.len()).unwrap_or(i64::MAX)).collect();
     let padded = parts.iter().flat_map(|parts| (0..most).map(|k| parts.get(k).copied().unwrap_or("").into()));
     let mut dims = all.dims.clone();

@@ -99,7 +99,7 @@ impl Op for Transposed {
         (bound.batch, bound.ins, bound.outs) = (batch, channels / self.groups, outs);
         let columns = rows.saturating_mul(bound.block * line).checked_next_multiple_of(16).unwrap_or(usize::MAX);
         bound.columns = columns;
-        bound.flops = 2 * (shapes.input_len(0) * rows) as u64;
+        bound.flops = 2 * shapes.input_len(0).saturating_mul(rows) as u64;
         bound.geometry = Some(geometry);
         Ok(())
     }

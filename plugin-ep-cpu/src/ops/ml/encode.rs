@@ -163,8 +163,8 @@ impl Op for Encoder {
                 Some(Values::Texts(given)) => given.into_iter().next().unwrap_or_default(),
                 _ => node.text("default_string").unwrap_or("_Unused").into(),
             }),
-            Values::Numbers { all, exact, .. } => {
-                let whole = !exact.is_empty();
+            Values::Numbers { dtype, all, exact } => {
+                let whole = !matches!(dtype, DType::F32 | DType::F64);
                 let (float, int) = match given {
                     Some(Values::Numbers { all, exact, .. }) => (all.first().copied(), exact.first().copied()),
                     _ => (node.float_if("default_float").map(f64::from), node.int_if("default_int64")),
@@ -229,7 +229,10 @@ pub(super) fn one_hot(op: &OneHot, (): &(), args: &mut Args<'_>) -> Run {
         Key::Float(bits) => Key::Int(f64::from_bits(*bits) as i64), // saturates
         other => other.clone(),
     };
-    let mut ones = vec![0.0f32; all.len() * op.count];
+    let count = i64::try_from(op.count).unwrap_or(i64::MAX);
+    let dims: Vec<i64> = item.dims().iter().copied().chain([count]).collect();
+    let ones = args.emit::<f32>(0, &dims)?;
+    ones.fill(0.0);
     for (k, key) in all.iter().enumerate() {
         match op.places.get(&whole(key)) {
             Some(&place) => ones[k * op.count + place] = 1.0,
@@ -237,7 +240,5 @@ pub(super) fn one_hot(op: &OneHot, (): &(), args: &mut Args<'_>) -> Run {
             None => return Err(Fault::data(format!("element {k} is none of the {} categories", op.count))),
         }
     }
-    let count = i64::try_from(op.count).unwrap_or(i64::MAX);
-    let dims: Vec<i64> = item.dims().iter().copied().chain([count]).collect();
-    args.give(0, Item::Tensor(Plain::new(&dims, &ones)))
+    Ok(())
 }

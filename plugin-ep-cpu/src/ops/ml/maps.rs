@@ -134,13 +134,21 @@ impl Op for Cast {
     }
 }
 
+/// Longest sparse result.
+const MOST: usize = 1 << 28;
+
 pub(super) fn cast_map(op: &Cast, (): &(), args: &mut Args<'_>) -> Run {
     let (keys, values) = map(args)?;
     let keys = keys.tensor()?.elements::<i64>()?.into_owned();
+    let count: usize = values.dims().iter().map(|&n| size(n)).product();
+    if count != keys.len() {
+        return Err(Fault::data(format!("the map has {} keys and {count} values", keys.len())));
+    }
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(|&k| keys[k]);
     let places: Vec<Option<usize>> = match op.sparse {
         None => order.iter().copied().map(Some).collect(),
+        Some(len) if len > MOST => return Err(Fault::Memory(format!("{len} positions are more than {MOST}"))),
         Some(len) => {
             let mut places = vec![None; len];
             for k in order {

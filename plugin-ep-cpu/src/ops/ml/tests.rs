@@ -307,6 +307,12 @@ fn maps_become_rows() {
     let case = node("CastMap", 1).text("map_form", "SPARSE").int("max_map", 1).item(words).late_output(DType::F32, 2);
     let error = case.try_items().unwrap_err();
     assert!(error.contains("key 1 is no position among 1"), "{error}");
+    let huge = node("CastMap", 1).text("map_form", "SPARSE").int("max_map", i64::MAX).item(numbers);
+    let error = huge.late_output(DType::F32, 2).try_items().unwrap_err();
+    assert!(error.contains("positions are more than"), "{error}");
+    let uneven = map(ints(&[2], &[0, 1]), floats(&[1], &[3.0]));
+    let error = node("CastMap", 1).item(uneven).late_output(DType::F32, 2).try_items().unwrap_err();
+    assert!(error.contains("the map has 2 keys and 1 values"), "{error}");
 }
 
 #[test]
@@ -330,6 +336,11 @@ fn categories_are_encoded() {
         node("LabelEncoder", 4).texts("keys_strings", &["a", "b"]).ints("values_int64s", &[7]).item(words.clone());
     let (code, text) = case.output(DType::I64, &[2, 2]).rejection();
     assert_eq!((code, &*text), (RejectCode::Attribute, "LabelEncoder: there are 2 keys and 1 values"));
+
+    let none = Tensor::new::<i64>(&[0], &[]);
+    let case = node("LabelEncoder", 4).tensor("keys_tensor", &none).tensor("values_tensor", &none);
+    let y = case.item(ints(&[1], &[5])).output(DType::I64, &[1]).run_items();
+    assert_eq!(y, [ints(&[1], &[-1])]);
 
     let mapper = || node("CategoryMapper", 1).texts("cats_strings", &["a", "b"]).ints("cats_int64s", &[5, 6]);
     let y = mapper().int("default_int64", -3).item(words.clone()).output(DType::I64, &[2, 2]).run_items();
