@@ -187,6 +187,9 @@ impl Projector<'_> {
     /// Expands the standard body of a node, if it has one that can be written in `opset`.
     fn body(&mut self, graph: GraphId, id: NodeId, opset: u32) -> Result<Option<Vec<NodeId>>> {
         let before = self.graph.body(graph).nodes.clone();
+        let bodies = self.graph.bodies.len();
+        // Graphs that the node holds become part of its body.
+        let saved = self.graph.node(id).bodies().next().is_some().then(|| self.graph.clone());
         let made = match expand(&mut self.graph, id, opset) {
             Ok(Some(nodes)) => self.written(nodes),
             Ok(None) => return Ok(None),
@@ -194,9 +197,16 @@ impl Projector<'_> {
             // An operator or form that the opset does not have yet.
             Err(_) => None,
         };
-        if made.is_none() {
-            self.graph.bodies[graph.index()].nodes = before;
-            self.graph.make_own(id);
+        match (&made, saved) {
+            (Some(_), _) => {}
+            (None, Some(saved)) => {
+                self.graph = saved;
+                self.sources.retain(|n, _| n.index() < self.graph.nodes.len());
+            }
+            (None, None) => {
+                self.graph.bodies[graph.index()].nodes = before;
+                self.graph.take_back(id, bodies);
+            }
         }
         Ok(made)
     }
@@ -274,5 +284,26 @@ mod tests {
         assert!(why.contains("20") && why.contains("reads 8"), "{why}");
         let p = project(&g, &[], &HashSet::new()).unwrap();
         assert_eq!(p.refused.len(), 2);
+    }
+
+    #[test]
+    fn what_maps_items_keeps_its_graph_when_it_cannot_be_written() {
+        use crate::proto::{AttributeProto, attribute_type};
+        for (op, refused) in [("Gelu", true), ("Relu", false)] {
+            let mut g = graph("x float[2]", "s = SequenceConstruct(x)\nt = SequenceMap(s)", "t");
+            g.node[1].attribute.push(AttributeProto {
+                name: "body".into(),
+                r#type: attribute_type::GRAPH,
+                g: Some(graph("i float", &format!("o = {op}(i)"), "o")),
+                ..AttributeProto::default()
+            });
+            let g = good(21, g);
+            let p = at(&g, 16);
+            crate::verify::verify(&p.graph).unwrap();
+            let all = shown(&p.graph).join(" ");
+            assert_eq!(all.contains("SequenceMap"), refused, "{all}");
+            assert_eq!(all.contains("Loop") && all.contains("SequenceInsert"), !refused, "{all}");
+            assert_eq!(p.refused.iter().any(|(n, _)| &*p.graph.node(*n).op == "SequenceMap"), refused);
+        }
     }
 }

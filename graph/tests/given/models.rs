@@ -88,7 +88,7 @@ fn nodes_of(g: &GraphProto) -> usize {
     own.map(|n| 1 + n.attribute.iter().flat_map(|a| a.g.iter().chain(&a.graphs)).map(nodes_of).sum::<usize>()).sum()
 }
 
-fn read_back(models: Vec<(String, PathBuf)>) {
+pub fn read_back(models: Vec<(String, PathBuf)>) {
     for (name, path) in models {
         let g = loaded(&path);
         let once = text::to_text(&g);
@@ -114,13 +114,13 @@ fn fixed_zoo_models_have_no_open_dim() {
 
 /// How far the shapes of a model's values are known before it runs.
 #[derive(Default)]
-struct Survey {
+pub struct Survey {
     fixed: usize,
     /// They follow from the sizes of inputs.
     sizes: usize,
     /// They follow from what nodes find in data.
-    data: usize,
-    unranked: usize,
+    pub data: usize,
+    pub unranked: usize,
     /// Not tensors.
     other: usize,
     /// Operators that make the sizes that only a run can tell.
@@ -128,7 +128,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn of(g: &Graph) -> Survey {
+    pub fn of(g: &Graph) -> Survey {
         let mut s = Survey::default();
         for id in g.live_nodes() {
             for v in g.node(id).outputs.iter().flatten() {

@@ -13,7 +13,7 @@ use ortolan_graph::ir::{Graph, Opset};
 use ortolan_graph::project::project;
 use ortolan_graph::{ops, write};
 
-use crate::models::{loaded, lose_no_node, models_in, zoo};
+use crate::models::{Survey, loaded, lose_no_node, models_in, read_back, zoo};
 use crate::{Given, said};
 
 pub const ALL: &[Given] = &[
@@ -53,8 +53,21 @@ fn architectures() {
     script("architectures.py", &[&folder.0.join("own")]);
     let own = models_in(&folder.0.join("own"), 29);
     lose_no_node(own.clone());
+    read_back(own.clone());
+    sizes_follow_from_inputs(&own);
     let compared = asked(&folder, own, SMALL);
     assert!(compared >= 100, "{compared} forms were compared");
+}
+
+/// Kinds of models that have values whose sizes only data tell: boxes that are picked, rows of a loop.
+const OPEN: &[&str] = &["control", "detector"];
+
+fn sizes_follow_from_inputs(models: &[(String, PathBuf)]) {
+    for (name, path) in models {
+        let survey = Survey::of(&loaded(path));
+        let open = OPEN.iter().any(|kind| name.starts_with(kind));
+        assert_eq!((survey.data > 0, survey.unranked), (open, 0), "{name}");
+    }
 }
 
 fn zoo_models() {

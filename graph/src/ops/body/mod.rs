@@ -191,6 +191,7 @@ pub(crate) fn expand(graph: &mut Graph, id: NodeId, opset: u32) -> Result<Option
     let Some(body) = graph.node(id).def.and_then(|d| d.body) else { return Ok(None) };
     // The graphs that a node holds may become part of its body, even of one that then can't be written.
     let saved = graph.node(id).bodies().next().is_some().then(|| graph.clone());
+    let bodies = graph.bodies.len();
     let mut walk = Walk::over(std::mem::take(graph));
     let wanted = walk.graph.node(id).outputs.clone();
     let mut cx = BodyCx {
@@ -210,7 +211,7 @@ pub(crate) fn expand(graph: &mut Graph, id: NodeId, opset: u32) -> Result<Option
     if !matches!(done, Ok(true)) {
         match saved {
             Some(saved) => *graph = saved,
-            None => graph.make_own(id),
+            None => graph.take_back(id, bodies),
         }
         return done.map(|_| None);
     }
@@ -233,8 +234,9 @@ impl Graph {
         }
     }
 
-    /// Lets a node make its outputs again, after another was to.
-    pub(crate) fn make_own(&mut self, id: NodeId) {
+    /// Lets a node make its outputs again, after others were to. Graphs from the `bodies`th on were theirs.
+    pub(crate) fn take_back(&mut self, id: NodeId, bodies: usize) {
+        self.bodies[bodies..].fill_with(Default::default);
         for (v, at) in self.node(id).outputs.clone().into_iter().zip(0u32..) {
             self.set_producer(v, id, at);
         }
