@@ -46,7 +46,23 @@ const SMALL: &[Row] = &[
     ("later_21", [4, 4], [4, 4]),
 ];
 
-const LARGE: &[Row] = &[];
+/// Means over axes that are an input, which older opsets have as an attribute.
+const LARGE: &[Row] = &[
+    ("convnext_tiny", [1, 1], [1, 1]),
+    ("densenet121", [1, 1], [1, 1]),
+    ("efficientnet_b0", [17, 17], [17, 17]),
+    ("googlenet", [1, 1], [1, 1]),
+    ("llama_small_nocache", [17, 17], [17, 17]),
+    ("mnasnet1_0", [1, 1], [1, 1]),
+    ("mobilenet_v2", [1, 1], [1, 1]),
+    ("mobilenet_v3_large", [9, 9], [9, 9]),
+    ("regnet_y_400mf", [17, 17], [17, 17]),
+    ("resnet18", [1, 1], [1, 1]),
+    ("resnet50", [1, 1], [1, 1]),
+    ("shufflenet_v2_x1_0", [1, 1], [1, 1]),
+    ("squeezenet1_1", [1, 1], [1, 1]),
+    ("swin_t", [1, 1], [1, 1]),
+];
 
 fn architectures() {
     let folder = Scratch::new("architectures");
