@@ -8,7 +8,7 @@ use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
 use ortolan::pool::{Pool, Work};
 use ortolan::{Session, SessionEp, TensorView};
 use ortolan_tests::model::{Model, Tensor};
-use ortolan_tests::place;
+use ortolan_tests::{decoder, place};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -34,6 +34,7 @@ fn main() {
         ("short session's p99 beside a long one", beside(&ep), 3.0, "× alone"),
         ("two equal sessions at once, loss in sum", both(&ep), 15.0, "%"),
         ("one thread's rate over that of 8 threads, × 1.8", eight(&ep), 1.0, ""),
+        ("a growing sequence's steps over fixed shapes", growing(&ep), 1.05, "×"),
         ("peak memory of loading over the file", peak(), 1.08, "×"),
         ("checks 1 to 11 of a known plugin with a proof", checks(), 1.0, "ms"),
     ];
@@ -205,6 +206,56 @@ fn check_and_tell(folder: &Path) {
     let taken = start.elapsed();
     loaded.unwrap_or_else(|e| panic!("{e}"));
     println!("{}", taken.as_secs_f64() * 1e3);
+}
+
+/// Time of steps of a growing sequence over that of sessions whose shapes are those of one step.
+fn growing(ep: &Arc<LoadedEp>) -> f64 {
+    const LENGTHS: std::ops::Range<i64> = 40..200;
+    const EVERY: usize = 20;
+    let x = ortolan::Tensor::new(&[1, decoder::WIDTH], vec![0.5; decoder::WIDTH as usize]).expect("it fits");
+    let bind = |session: &'static Session, length: i64, keep: bool| {
+        let mut binding = session.bind().expect("it can be bound");
+        binding.input("x", x.clone()).expect("an input");
+        for (present, past) in decoder::kept().1 {
+            let zeros = ortolan::Tensor::zeros(ortolan_graph::ir::DType::F32, &decoder::past_shape(&past, length));
+            binding.input(&past, zeros.expect("it fits")).expect("an input");
+            if keep {
+                binding.keep(&present, &past).expect("names of the model");
+            }
+        }
+        binding
+    };
+    // Sessions live until the end of the program, so that bindings may.
+    let open = |length: &str| -> &'static Session { Box::leak(Box::new(session(ep, &decoder::model(length), 1))) };
+    let timed = |binding: &mut ortolan::Binding<'_>| {
+        let start = Instant::now();
+        binding.run().expect("it runs");
+        start.elapsed()
+    };
+    let median = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let lengths: Vec<i64> = LENGTHS.step_by(EVERY).collect();
+    let mut best = vec![[Duration::MAX; 2]; lengths.len()];
+    let fixed: Vec<&'static Session> = lengths.iter().map(|n| open(&n.to_string())).collect();
+    let grows = open("P");
+    // Turn by turn, so that both meet the same machine.
+    for _ in 0..15 {
+        let mut binding = bind(grows, 1, true);
+        let steps: Vec<Duration> = (1..LENGTHS.end).map(|_| timed(&mut binding)).collect();
+        for (at, &length) in lengths.iter().enumerate() {
+            // Steps around this length; the first was of length 1.
+            let around = steps[length as usize - 6..length as usize + 5].to_vec();
+            best[at][0] = best[at][0].min(median(around));
+        }
+        for (at, (&length, session)) in lengths.iter().zip(&fixed).enumerate() {
+            let mut binding = bind(session, length, false);
+            best[at][1] = best[at][1].min(median((0..11).map(|_| timed(&mut binding)).collect()));
+        }
+    }
+    let sum = |which: usize| best.iter().map(|b| b[which]).sum::<Duration>().as_secs_f64();
+    sum(0) / sum(1)
 }
 
 /// Peak of a fresh process that loads 400 MB of weights, over the file.

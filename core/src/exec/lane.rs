@@ -53,6 +53,8 @@ pub(crate) struct State {
     pub numbers: Vec<i64>,
     /// Outputs of the model that stay where the EP leaves them.
     pub keep: Vec<u32>,
+    /// How outputs are wanted, when some are kept.
+    pub wants: Vec<u32>,
     /// Slots of inputs of which the caller holds one handle in case the run fails.
     pub backups: Vec<u32>,
     pub recorder: Option<Recorder>,
@@ -83,6 +85,7 @@ impl Lane {
                 known: Vec::new(),
                 numbers: Vec::new(),
                 keep: Vec::new(),
+                wants: Vec::new(),
                 backups: Vec::new(),
                 recorder: None,
                 extra_copies: 0,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::cancel::stopped;
 use super::frame::{Frame, into_bound};
-use super::lane::Lane;
+use super::lane::{Lane, State};
 use super::pending::Pending;
 use super::slot::{Held, recycle};
 use crate::abi::{Ctx, EpHandle, Fence, Kind, copy, host_table, now, raw_tensor, space_name};
@@ -109,8 +109,8 @@ impl<'r> Run<'r> {
         let start = state.recorder.is_some().then(now);
         let (symbols, binding) = (state.symbols.as_ptr(), state.binding);
         let inputs = &ins[..step.ins.len()];
-        let wants =
-            if state.keep.is_empty() { WantList::Plan(&step.wants) } else { kept_wants(plan, step, &state.keep) };
+        let kept = kept_wants(plan, step, state);
+        let wants = if kept.is_empty() { &step.wants[..] } else { &kept };
         let mut frame = Frame { plan, step, state, bound: self.bound, inputs, fence: None };
         let ctx = Ctx::new(part.ep().name(), width, Some(cancel), Kind::Run(UnsafeCell::new(&mut frame)));
         let call = raw::Call {
@@ -137,6 +137,7 @@ impl<'r> Run<'r> {
         drop(ctx);
         let fence = frame.fence;
         state.memory.end_part();
+        state.wants = kept;
         if !state.loose.is_empty() {
             state.loose.clear();
         }
@@ -386,25 +387,16 @@ impl<'r> Run<'r> {
     }
 }
 
-/// How a part's outputs are wanted: as planned, or with some of them kept.
-enum WantList<'r> {
-    Plan(&'r [u32]),
-    Kept(SmallVec<[u32; 8]>),
-}
-
-impl WantList<'_> {
-    fn as_ptr(&self) -> *const u32 {
-        match self {
-            WantList::Plan(list) => list.as_ptr(),
-            WantList::Kept(list) => list.as_ptr(),
-        }
+/// How a part's outputs are wanted when some of them are kept, in the lane's list for it; empty when none is.
+fn kept_wants(plan: &Plan, step: &RunStep, state: &mut State) -> Vec<u32> {
+    let mut list = std::mem::take(&mut state.wants);
+    list.clear();
+    if !state.keep.is_empty() {
+        let kept = |slot: &Slot| plan.slots[*slot as usize].output.is_some_and(|k| state.keep.contains(&k));
+        let wants = step.outs.iter().zip(&step.wants);
+        list.extend(wants.map(|(slot, &want)| if kept(slot) { WANT_ANY } else { want }));
     }
-}
-
-fn kept_wants<'r>(plan: &Plan, step: &'r RunStep, keep: &[u32]) -> WantList<'r> {
-    let kept = |slot: &Slot| plan.slots[*slot as usize].output.is_some_and(|k| keep.contains(&k));
-    let wants = step.outs.iter().zip(&step.wants);
-    WantList::Kept(wants.map(|(slot, &want)| if kept(slot) { WANT_ANY } else { want }).collect())
+    list
 }
 
 /// A fresh host buffer with these bytes.

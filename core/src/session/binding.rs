@@ -142,10 +142,11 @@ impl<'s> Binding<'s> {
         lane.state.keep.clear();
         lane.state.keep.extend(self.keep.iter().filter_map(|k| u32::try_from(k.0).ok()));
         lane.state.backups.clear();
-        let inputs = self.hand_over(plan, lane)?;
-        let (bound, session) = (&self.bound, self.session);
+        self.look_over(plan, lane)?;
+        let (bound, session, given) = (&self.bound, self.session, &mut self.inputs);
+        let inputs = given.iter_mut().enumerate().filter_map(|(at, given)| Some((Ok(at), given.hand_over()?)));
         let mut run = Run { plan, lane, cancel: stop.word(), width: session.width, bound };
-        let result = place_all(&mut run, inputs.into_iter().map(|(at, input)| (Ok(at), input)))
+        let result = place_all(&mut run, inputs)
             .and_then(|()| run.bind().map_err(Error::from))
             .and_then(|()| run.all())
             .and_then(|()| stop.in_time())
@@ -164,34 +165,40 @@ impl<'s> Binding<'s> {
         result
     }
 
-    /// The inputs of this run. What was kept is given away; in an EP's memory, with one handle left here.
-    fn hand_over(
-        &mut self,
-        plan: &crate::plan::Plan,
-        lane: &mut Lane,
-    ) -> Result<SmallVec<[(usize, Input<'static>); 8]>> {
-        let mut inputs = SmallVec::new();
-        for (at, given) in self.inputs.iter_mut().enumerate() {
+    /// Notes kept inputs of which a handle stays here in case the run fails. An error if one was lost.
+    fn look_over(&self, plan: &crate::plan::Plan, lane: &mut Lane) -> Result<()> {
+        for (at, given) in self.inputs.iter().enumerate() {
             match given {
-                Given::Nothing => {}
-                Given::Value(v) => inputs.push((at, Input::Moved(v.clone()))),
-                Given::Kept(v) if v.as_tensor().is_ok_and(|t| !t.is_host()) => {
-                    lane.state.backups.push(plan.inputs[at]);
-                    inputs.push((at, Input::Moved(v.clone())));
-                }
-                Given::Kept(_) => {
-                    if let Given::Kept(v) = std::mem::replace(given, Given::Lost) {
-                        inputs.push((at, Input::Moved(v)));
-                    }
-                }
+                Given::Kept(v) if !is_host(v) => lane.state.backups.push(plan.inputs[at]),
                 Given::Lost => {
                     let name = &self.session.io.inputs[at].name;
                     let text = format!("the value kept for input '{name}' was lost in a run that failed: set it again");
                     return Err(Error::new(codes::INPUT_MISSING, text));
                 }
+                _ => {}
             }
         }
-        Ok(inputs)
+        Ok(())
+    }
+}
+
+/// Anything but a tensor counts as lying in host memory.
+fn is_host(value: &Value) -> bool {
+    value.as_tensor().map_or(true, Tensor::is_host)
+}
+
+impl Given {
+    /// The input of a run. What was kept is given away; in an EP's memory, with one handle left here.
+    fn hand_over(&mut self) -> Option<Input<'static>> {
+        match self {
+            Given::Nothing | Given::Lost => None,
+            Given::Value(v) => Some(Input::Moved(v.clone())),
+            Given::Kept(v) if !is_host(v) => Some(Input::Moved(v.clone())),
+            Given::Kept(_) => match std::mem::replace(self, Given::Lost) {
+                Given::Kept(v) => Some(Input::Moved(v)),
+                _ => None,
+            },
+        }
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) fn begin(lane: &mut Lane, options: &RunOptions) {
 /// Takes the outputs out of their slots.
 pub(super) fn outputs(run: &mut Run<'_>, io: &Io) -> Result<Outputs> {
     let plan = run.plan;
-    let mut values: SmallVec<[Value; 2]> = SmallVec::new();
+    let mut values: SmallVec<[Value; 2]> = SmallVec::with_capacity(plan.outputs.len());
     for (&slot, &mine) in plan.outputs.iter().zip(&plan.handed_out) {
         let state = &mut run.lane.state.slots[slot as usize];
         let value = if state.is_lent() {

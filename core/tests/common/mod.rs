@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 pub mod fake;
+pub mod lists;
 pub mod model;
 
 use ortolan::{Input, Outputs, Session, SessionEp, TensorView};

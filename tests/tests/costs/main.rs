@@ -3,6 +3,7 @@
 //! One test for all counts, because they are of the whole process.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
 
+mod decoder;
 mod heap;
 
 use heap::counted;
@@ -73,6 +74,7 @@ fn steady_runs_take_no_heap_block_and_no_lock() {
         return; // the traced child
     }
     count_blocks();
+    decoder::a_growing_sequence_takes_blocks_for_its_outputs_only();
     trace_locks();
 }
 
