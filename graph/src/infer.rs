@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{
-    Attr, ConstId, Constant, DType, Data, Graph, GraphId, Holds, Name, Node, NodeId, Sizes, TensorType, Type,
-    UNDEFINED, Value, ValueId,
+    Attr, ConstId, Constant, DType, Data, Graph, GraphId, Holds, Name, Node, NodeId, Sizes, SymbolKind, TensorType,
+    Type, UNDEFINED, Value, ValueId,
 };
 use crate::ops::{self, Fold};
 use crate::schema::{self, Schema, View, check};
@@ -40,6 +40,31 @@ impl Graph {
             }
         }
         self.infer()
+    }
+
+    /// Gives each element of a small integer input of the model a symbol where nothing is known of it, and infers
+    /// again: what a run decides by such inputs is then known once they are bound. The answer is whether there was one.
+    pub fn follow(&mut self, inputs: &[ValueId]) -> Result<bool> {
+        let mut found = false;
+        for &v in inputs {
+            if !self.main().inputs.contains(&v) {
+                continue;
+            }
+            let value = &self.values[v.index()];
+            let tensor = value.ty.as_ref().and_then(Type::as_tensor).filter(|_| value.known.is_none());
+            let fits = |t: &&TensorType| matches!(t.dtype, DType::I64 | DType::I32);
+            let Some(dims) = tensor.filter(fits).and_then(|t| t.dims.as_ref()) else { continue };
+            let sizes = dims.iter().map(|&d| self.exprs.as_const(d));
+            let count = sizes.into_iter().try_fold(1i64, |n, d| n.checked_mul(d?)).and_then(|n| u32::try_from(n).ok());
+            let Some(count) = count.filter(|&n| n as usize <= crate::ir::KNOWN_LIMIT) else { continue };
+            let symbols = (0..count).map(|at| self.exprs.symbol_of(v, at, SymbolKind::Element)).collect();
+            self.values[v.index()].known = Some(symbols);
+            found = true;
+        }
+        if found {
+            self.infer()?;
+        }
+        Ok(found)
     }
 
     /// The schema of an operator in the form of `since`.

@@ -125,6 +125,7 @@ fn reason(n: &NodeReport, order: &[String]) -> String {
             let list: Vec<String> = n.answers.iter().filter(before).map(|a| format!("not {}", said(a))).collect();
             if list.is_empty() { "the first EP that takes it".into() } else { list.join("; ") }
         }
+        "later" => "placed at the first run, whose sizes tell its types".into(),
         "executor" => "control flow, which the core walks itself".into(),
         "constant" => "constant, evaluated where it is used".into(),
         NOBODY => n.answers.iter().map(said).collect::<Vec<_>>().join("; "),

@@ -22,12 +22,15 @@ pub(super) fn run(graph: &mut Graph, _: &mut Evaluator<'_>) -> Result<usize> {
     Ok(same.len())
 }
 
+/// Constants up to so many bytes are compared; beyond it files hardly repeat one, and reading them all takes time.
+const COMPARED: usize = 256;
+
 /// By constant: the first with the same elements, where they are few.
 fn constants(graph: &Graph) -> Vec<ConstId> {
     let mut first: HashMap<(DType, &[i64], &[u8]), ConstId> = HashMap::new();
     let all = graph.constants().iter();
     all.map(|c| match c.data {
-        Data::Small(_) => *first.entry((c.dtype, &c.dims, c.bytes())).or_insert(c.id),
+        Data::Small(_) if c.bytes().len() <= COMPARED => *first.entry((c.dtype, &c.dims, c.bytes())).or_insert(c.id),
         _ => c.id,
     })
     .collect()

@@ -7,13 +7,18 @@ use std::collections::HashSet;
 
 use ortolan_graph::Graph;
 use ortolan_graph::ir::{GraphId, NodeId, ValueId};
-use ortolan_graph::ops::Control;
+use ortolan_graph::ops::{Control, Fold};
 
 use crate::error::{Error, Result, codes};
 use crate::once::Evaluator;
 use crate::plan::control;
 
+/// Values between inputs and a condition that they decide; beyond it more than a switch is computed.
+const FEW: usize = 16;
+
 pub(super) fn run(graph: &mut Graph, _: &mut Evaluator<'_>) -> Result<usize> {
+    let inputs = deciding(graph);
+    graph.follow(&inputs)?;
     let mut count = 0;
     loop {
         let found = outermost(graph, |cond| truth(graph, cond));
@@ -23,6 +28,35 @@ pub(super) fn run(graph: &mut Graph, _: &mut Evaluator<'_>) -> Result<usize> {
         count += found.len();
         take(graph, &found)?;
     }
+}
+
+/// Inputs of the model on whose elements, and on constants and sizes, a condition depends that is not known.
+///
+/// Only integers are followed. A truth that is given as such stays with the executor: both branches take turns, as a rule.
+fn deciding(graph: &Graph) -> Vec<ValueId> {
+    let unknown = |cond: ValueId| graph.value(cond).known.is_none().then_some(cond);
+    let mut all = Vec::new();
+    for (_, cond) in outermost(graph, unknown) {
+        let (mut todo, mut seen, mut inputs) = (vec![cond], HashSet::new(), Vec::new());
+        let simple = loop {
+            let Some(at) = todo.pop() else { break true };
+            let value = graph.value(at);
+            if !seen.insert(at) || value.known.is_some() || value.constant.is_some() {
+                continue;
+            }
+            match value.producer.map(|(n, _)| graph.node(n)) {
+                Some(node) if seen.len() <= FEW && node.def.is_some_and(|d| d.fold == Fold::Small) => {
+                    todo.extend(node.inputs.iter().flatten());
+                }
+                None if graph.main().inputs.contains(&at) => inputs.push(at),
+                _ => break false,
+            }
+        };
+        if simple {
+            all.extend(inputs);
+        }
+    }
+    all
 }
 
 /// Whether a condition is known.
@@ -93,7 +127,7 @@ mod tests {
             ("true", "c2 = Equal(one,one)\ny = If(c2)", 1, "Relu"),
             ("false", "c2 = Equal(one,two)\ny = If(c2)", 1, "Neg Neg"),
             ("a rank", "s = Shape(x)\nr = Size(s)\nc2 = Equal(r,two)\ny = If(c2)", 1, "Neg Neg"),
-            ("only a run tells", "y = If(c)", 0, "Neg Neg Relu If"),
+            ("a truth that is given", "y = If(c)", 0, "Neg Neg Relu If"),
             ("only a size tells", "s = Size(x)\nc2 = Equal(s,one)\ny = If(c2)", 0, "Size Equal Neg Neg Relu If"),
         ];
         for (name, text, want, left) in cases {

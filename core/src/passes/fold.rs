@@ -92,3 +92,26 @@ fn read_outside(graph: &Graph, nodes: &[NodeId]) -> Vec<ValueId> {
     let made = nodes.iter().flat_map(|&n| graph.node(n).outputs.iter().flatten().copied());
     made.filter(|v| uses.of(*v).iter().any(outside)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::changed;
+
+    #[test]
+    fn what_folds_is_small_and_the_same_each_time() {
+        let cases = [
+            ("a chain of constants", "a = Neg(k1)\nb = Relu(a)\ny = Add(x,b)", "Neg Relu"),
+            ("what a run gives", "a = Neg(x)\ny = Relu(a)", ""),
+            ("dequantised", "a = Cast(k1) to=3\nb = DequantizeLinear(a,half)\nd = Neg(b)\ny = Add(x,d)", "Cast"),
+            ("quantised", "a = QuantizeLinear(k1,half)\nb = Cast(a) to=1\ny = Add(x,b)", "QuantizeLinear Cast"),
+            ("random", "a = RandomNormalLike(k1)\nb = Neg(a)\ny = Add(x,b)", ""),
+            ("too large", "a = Expand(half,large)\nb = Neg(a)\ny = Relu(b)", ""),
+            ("of a size that only computing tells", "a = NonZero(k1)\ny = Cast(a) to=1", "NonZero"),
+        ];
+        for (name, text, want) in cases {
+            let (graph, count) = changed(text, super::run);
+            let found: Vec<&str> = super::foldable(&graph).iter().map(|n| &*graph.node(*n).op).collect();
+            assert_eq!((count, found.join(" ").as_str()), (0, want), "{name}");
+        }
+    }
+}

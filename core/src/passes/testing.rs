@@ -1,7 +1,7 @@
 //! Graphs for tests of passes, from a few words: `y = Op(a,b) attr=1`, one node a line.
 //!
-//! There are the inputs `x` float[N] and `c` bool, and the constants `w` float[2], `k1` and `k2` (equal), `one`, `two` and
-//! `axes` (integers). The output is `y`.
+//! There are the inputs `x` float[N] and `c` bool, and the constants `w` float[2], `k1` and `k2` (equal), `half` float, `one`,
+//! `two`, `axes` and `large` (integers). The output is `y`.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -74,6 +74,8 @@ fn load(nodes: Vec<NodeProto>) -> Graph {
             int("one", &[], 1),
             int("two", &[], 2),
             int("axes", &[1], 0),
+            int("large", &[1], 20_000),
+            constant("half", 1, &[], 0.5f32.to_le_bytes().to_vec()),
         ],
         node: nodes,
         output: vec![output("y")],

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use ortolan_graph::Graph;
+use ortolan_graph::ir::NodeId;
 
 use super::choices::Choices;
 use super::maker::{Maker, Means, Ready};
@@ -29,6 +30,8 @@ pub(super) enum Plans {
 pub(super) struct Branched {
     binder: Binder,
     choices: Choices,
+    /// Ifs whose conditions inputs left open, here or on the way here: the executor decides them.
+    left: Vec<NodeId>,
     graph: Graph,
     means: Arc<Means>,
     plans: Keyed<Plans>,
@@ -37,17 +40,17 @@ pub(super) struct Branched {
 impl Plans {
     /// The plans of a loaded graph, and what is known of them now.
     pub fn new(graph: Graph, means: &Arc<Means>) -> Result<(Plans, Report)> {
-        Plans::beyond(graph, means, &[])
+        Plans::beyond(graph, means, Vec::new())
     }
 
     /// The same, when some conditions are left to the executor.
-    fn beyond(mut graph: Graph, means: &Arc<Means>, left: &[ortolan_graph::ir::NodeId]) -> Result<(Plans, Report)> {
+    fn beyond(mut graph: Graph, means: &Arc<Means>, left: Vec<NodeId>) -> Result<(Plans, Report)> {
         let mut evaluator = Evaluator::new(&means.eps, &means.account, means.width);
         passes::run(&mut graph, &mut evaluator)?;
         let notes = evaluator.notes;
-        let choices = Choices::of(&graph, left);
+        let choices = Choices::of(&graph, &left);
         if !choices.is_empty() {
-            return Plans::branched(graph, choices, means, notes);
+            return Plans::branched(graph, (choices, left), means, notes);
         }
         let maker = Maker::new(graph, means, notes)?;
         if maker.wants_shapes() {
@@ -65,7 +68,12 @@ impl Plans {
         Ok((Plans::One(Arc::new(ready)), report))
     }
 
-    fn branched(graph: Graph, choices: Choices, means: &Arc<Means>, notes: Vec<String>) -> Result<(Plans, Report)> {
+    fn branched(
+        graph: Graph,
+        (choices, left): (Choices, Vec<NodeId>),
+        means: &Arc<Means>,
+        notes: Vec<String>,
+    ) -> Result<(Plans, Report)> {
         let open = decide::uncertain(&graph, &choices.nodes().collect::<Vec<_>>());
         let maker = Maker::new(graph.clone(), means, notes)?;
         let mut report = maker.outlook(&open)?;
@@ -73,7 +81,7 @@ impl Plans {
         report.notes.push(text);
         let (binder, plans) = (Binder::new(&graph, 0), Keyed::new(means.options.max_plans));
         let means = Arc::clone(means);
-        Ok((Plans::Branched(Box::new(Branched { binder, choices, graph, means, plans })), report))
+        Ok((Plans::Branched(Box::new(Branched { binder, choices, left, graph, means, plans })), report))
     }
 
     /// The plan for these inputs.
@@ -119,11 +127,12 @@ impl Plans {
 impl Branched {
     /// The plans in which conditions have this outcome.
     fn decided(&self, outcome: &[i64]) -> Result<Plans> {
-        let (taken, left) = self.choices.split(outcome);
+        let (taken, mut left) = self.choices.split(outcome);
         tracing::debug!(decided = taken.len(), left = left.len(), "branches");
+        left.extend(&self.left);
         let mut graph = self.graph.clone();
         decide::take(&mut graph, &taken)?;
-        Plans::beyond(graph, &self.means, &left).map(|(plans, _)| plans)
+        Plans::beyond(graph, &self.means, left).map(|(plans, _)| plans)
     }
 }
 

@@ -44,8 +44,7 @@ fn floats(value: &ortolan::Value) -> &[f32] {
 }
 
 /// What a growing sequence computes is what a session for exactly this length computes.
-#[test]
-fn a_growing_sequence_gives_what_fixed_lengths_give() {
+pub fn a_growing_sequence_gives_what_fixed_lengths_give() {
     let session = crate::session(&own(), &model("P"), 1);
     let (mut binding, (y, pairs)) = (bound(&session, 1), kept());
     let mut before: Option<Outputs> = None;

@@ -75,6 +75,7 @@ fn steady_runs_take_no_heap_block_and_no_lock() {
     }
     count_blocks();
     decoder::a_growing_sequence_takes_blocks_for_its_outputs_only();
+    decoder::a_growing_sequence_gives_what_fixed_lengths_give();
     trace_locks();
 }
 
