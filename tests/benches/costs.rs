@@ -212,7 +212,7 @@ fn check_and_tell(folder: &Path) {
 fn growing(ep: &Arc<LoadedEp>) -> f64 {
     const LENGTHS: std::ops::Range<i64> = 40..200;
     const EVERY: usize = 20;
-    let x = ortolan::Tensor::new(&[1, decoder::WIDTH], vec![0.5; decoder::WIDTH as usize]).expect("it fits");
+    let x = ortolan::Tensor::new(&[1, decoder::WIDTH], vec![0.5f32; decoder::WIDTH as usize]).expect("it fits");
     let bind = |session: &'static Session, length: i64, keep: bool| {
         let mut binding = session.bind().expect("it can be bound");
         binding.input("x", x.clone()).expect("an input");
