@@ -98,7 +98,7 @@ macro_rules! plain {
                 b: Side<'_, $t>,
                 y: &mut [$t],
             ) {
-                isa.dispatch(Zip { f: scalar, a, b, y });
+                loops::zip(isa, scalar, a, b, y);
             }
 
             fn zip_in_place<V: BinaryOp>(
@@ -221,39 +221,6 @@ impl<T: Copy, F: Fn(T) -> T> Kernel for MapInPlace<'_, T, F> {
     fn run<S: Simd>(self, _: S) {
         for y in self.y {
             *y = (self.f)(*y);
-        }
-    }
-}
-
-struct Zip<'a, T, F> {
-    f: F,
-    a: Side<'a, T>,
-    b: Side<'a, T>,
-    y: &'a mut [T],
-}
-
-impl<T: Copy, F: Fn(T, T) -> T> Kernel for Zip<'_, T, F> {
-    type Out = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Zip { f, a, b, y } = self;
-        match (a, b) {
-            (Side::Slice(a), Side::Slice(b)) => {
-                for (y, (&a, &b)) in y.iter_mut().zip(a.iter().zip(b)) {
-                    *y = f(a, b);
-                }
-            }
-            (Side::Slice(a), Side::Scalar(b)) => {
-                for (y, &a) in y.iter_mut().zip(a) {
-                    *y = f(a, b);
-                }
-            }
-            (Side::Scalar(a), Side::Slice(b)) => {
-                for (y, &b) in y.iter_mut().zip(b) {
-                    *y = f(a, b);
-                }
-            }
-            (Side::Scalar(a), Side::Scalar(b)) => y.fill(f(a, b)),
         }
     }
 }
