@@ -5,15 +5,18 @@ use ortolan::host::PluginHost;
 use ortolan::{Session, SessionEp, TensorView};
 use std::ffi::{CStr, c_char};
 
-/// Finds EPs, loads the model, runs it on four numbers and prints the outputs and where each node ran. 0 is success.
+/// Finds EPs, loads the model, runs it with four numbers on the EP of that name and prints the outputs and where each node ran. 0 is success.
 ///
 /// # Safety
-/// `model` is a path that ends in a zero byte.
+/// `model`, a path, and `ep`, a name, end in a zero byte.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ortolan_core_alone(model: *const c_char) -> i32 {
+pub unsafe extern "C" fn ortolan_core_alone(model: *const c_char, ep: *const c_char) -> i32 {
     // SAFETY: by this function's contract.
     let model = unsafe { CStr::from_ptr(model) };
-    std::panic::catch_unwind(|| walk(&model.to_string_lossy())).map_or(3, |done| done.map_or_else(told, |()| 0))
+    // SAFETY: as above.
+    let ep = unsafe { CStr::from_ptr(ep) };
+    std::panic::catch_unwind(|| walk(&model.to_string_lossy(), &ep.to_string_lossy()))
+        .map_or(3, |done| done.map_or_else(told, |()| 0))
 }
 
 fn told(error: Box<dyn std::error::Error>) -> i32 {
@@ -21,12 +24,12 @@ fn told(error: Box<dyn std::error::Error>) -> i32 {
     2
 }
 
-fn walk(model: &str) -> Result<(), Box<dyn std::error::Error>> {
+fn walk(model: &str, ep: &str) -> Result<(), Box<dyn std::error::Error>> {
     let host = PluginHost::builder().build();
     for candidate in &host.discover().found {
         eprintln!("{candidate:?}");
     }
-    let eps = [host.load("cpu")?].map(|ep| SessionEp::from(&*ep));
+    let eps = [host.load(ep)?].map(|ep| SessionEp::from(&*ep));
     eprintln!("{:?}", Session::builder().eps(eps.clone()).survey(model)?);
     let session = Session::builder().eps(eps).threads(2).build(model)?;
     let data = [0.0f32; 4];
