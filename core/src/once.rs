@@ -70,7 +70,7 @@ impl<'a> Evaluator<'a> {
         let whole =
             |n: &NodeId| program.written(*n).iter().all(|w| program.sources(*w).iter().all(|s| nodes.contains(s)));
         let mut asked: Vec<NodeId> = nodes.iter().filter(|n| whole(n)).flat_map(|&n| program.written(n)).collect();
-        asked.sort_by_key(|n| program.rank(*n));
+        asked.sort_unstable_by_key(|n| program.rank(*n));
         asked.dedup();
         asked.retain(|&n| askable(cx, n).is_ok());
         let ids: Vec<u32> = asked.iter().map(|n| n.raw()).collect();

@@ -86,7 +86,7 @@ impl Graph {
         let node = self.node(id);
         match self.schema(&node.domain, &node.op, node.since) {
             Some(schema) => check::fill_defaults(schema, &mut attrs),
-            None => attrs.sort_by(|a, b| a.name.cmp(&b.name)),
+            None => attrs.sort_unstable_by(|a, b| a.name.cmp(&b.name)),
         }
         self.nodes[id.index()].attrs = attrs;
     }

@@ -98,7 +98,7 @@ fn common_opsets(graph: &Graph) -> Result<Vec<Opset>> {
         graph.opsets().iter().filter(|o| !graph.opsets().is_empty() && !opsets.iter().any(|p| p.domain == o.domain));
     let unused: Vec<Opset> = unused.cloned().collect();
     opsets.extend(unused);
-    opsets.sort_by(|a, b| a.domain.cmp(&b.domain));
+    opsets.sort_unstable_by(|a, b| a.domain.cmp(&b.domain));
     Ok(opsets)
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::{RefCell, UnsafeCell};
 use std::sync::atomic::AtomicU32;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use ortolan_ep_abi::raw::{self, NONE};
 
@@ -18,8 +18,8 @@ pub(crate) struct Ctx<'a> {
     width: u32,
     cancel: Option<&'a AtomicU32>,
     kind: Kind<'a>,
-    /// Nearly always none.
-    reports: Mutex<Option<Vec<Report>>>,
+    /// Nearly never made: a run that reports nothing takes no lock.
+    reports: OnceLock<Mutex<Vec<Report>>>,
 }
 
 /// What a call is for, and where its answers go.
@@ -129,7 +129,7 @@ fn this_thread() -> usize {
 
 impl<'a> Ctx<'a> {
     pub fn new(ep: &'a str, width: u32, cancel: Option<&'a AtomicU32>, kind: Kind<'a>) -> Ctx<'a> {
-        Ctx { ep, thread: this_thread(), width, cancel, kind, reports: Mutex::new(None) }
+        Ctx { ep, thread: this_thread(), width, cancel, kind, reports: OnceLock::new() }
     }
 
     /// The context of a call that a plugin hands back; `None` for what cannot be one.
@@ -211,8 +211,7 @@ impl<'a> Ctx<'a> {
     }
 
     fn push(&self, report: Report) {
-        let mut all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = all.get_or_insert_default();
+        let mut all = self.reports.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() < 16 {
             all.push(report);
         }
@@ -228,16 +227,17 @@ impl<'a> Ctx<'a> {
 
     /// A call that succeeded in spite of reports: the plugin went on after a refusal, which it may.
     fn leftover(&self) -> Result<(), Error> {
-        let all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        for report in all.iter().flat_map(|all| all.iter()) {
-            tracing::warn!(ep = self.ep, "the call succeeded although it reported: {}", report.text);
+        if let Some(all) = self.reports.get() {
+            for report in &*all.lock().unwrap_or_else(PoisonError::into_inner) {
+                tracing::warn!(ep = self.ep, "the call succeeded although it reported: {}", report.text);
+            }
         }
         Ok(())
     }
 
     #[cold]
     fn failure(&self, status: i32, otherwise: Code, node: &dyn Fn(u32) -> Option<String>) -> Error {
-        let all = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.reports.get().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
         let all = all.as_ref().map_or(&[][..], |all| all);
         let first = all.iter().find(|r| r.host.is_some()).or(all.first());
         let code = match (first.and_then(|r| r.host), status) {

@@ -25,6 +25,7 @@ pub(crate) struct Frame<'r> {
 
 impl Frame<'_> {
     /// The slot of an output, and what its value must be.
+    #[inline]
     fn out(&self, function: &str, index: u32) -> Result<(u32, &SlotInfo), Refusal> {
         match self.step.outs.get(index as usize) {
             Some(&slot) => Ok((slot, &self.plan.slots[slot as usize])),
@@ -33,6 +34,7 @@ impl Frame<'_> {
     }
 
     /// The tensor that the user bound for a slot's value.
+    #[inline]
     fn bound(&self, info: &SlotInfo) -> Option<&Tensor> {
         info.output.and_then(|k| self.bound.get(k as usize)).and_then(Option::as_ref)
     }
@@ -134,9 +136,7 @@ impl RunSink for Frame<'_> {
             (None, Some(k)) => (self.state.memory.output(k as usize, bytes)?, 0),
             (None, None) => (self.state.memory.buffer(bytes)?, 0),
         };
-        let state = &mut self.state.slots[slot as usize];
-        state.fill(expected, shape, buffer, at, bytes);
-        *out = state.raw;
+        *out = self.state.slots[slot as usize].fill(expected, shape, buffer, at, bytes);
         Ok(())
     }
 

@@ -108,6 +108,7 @@ impl Memory {
     }
 
     /// A buffer for a value inside the plan: the smallest spare one that fits.
+    #[inline]
     pub fn buffer(&mut self, bytes: usize) -> Result<Arc<Buffer>, Refusal> {
         let mut best: Option<(usize, usize)> = None;
         let mut largest: Option<(usize, usize)> = None;
@@ -136,6 +137,7 @@ impl Memory {
     }
 
     /// Takes back a buffer that nobody else holds.
+    #[inline]
     pub fn recycle(&mut self, buffer: Arc<Buffer>) {
         if !buffer.is_host_made() || Arc::strong_count(&buffer) != 1 {
             return;
@@ -197,6 +199,7 @@ impl Memory {
     }
 
     /// A part has returned: its scratch is free again.
+    #[inline]
     pub fn end_part(&mut self) {
         self.bump.peak = self.bump.peak.max(self.bump.asked);
         (self.bump.at, self.bump.asked) = (0, 0);

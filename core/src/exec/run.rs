@@ -93,9 +93,13 @@ impl<'r> Run<'r> {
             }
             elsewhere |= slot.raw.space != input.space.0;
         }
-        let fetched = if elsewhere { self.fetch(step)? } else { Vec::new() };
-        let fence = self.call(step, part)?;
-        drop(fetched);
+        // Copies live until the EP has returned.
+        let fence = if elsewhere {
+            let _copies = self.fetch(step)?;
+            self.call(step, part)?
+        } else {
+            self.call(step, part)?
+        };
         if let Some(fence) = fence {
             self.defer(step, fence);
         }
@@ -109,7 +113,7 @@ impl<'r> Run<'r> {
         let start = state.recorder.is_some().then(now);
         let (symbols, binding) = (state.symbols.as_ptr(), state.binding);
         let inputs = &ins[..step.ins.len()];
-        let kept = kept_wants(plan, step, state);
+        let kept = if state.keep.is_empty() { Vec::new() } else { kept_wants(plan, step, state) };
         let wants = if kept.is_empty() { &step.wants[..] } else { &kept };
         let mut frame = Frame { plan, step, state, bound: self.bound, inputs, fence: None };
         let ctx = Ctx::new(part.ep().name(), width, Some(cancel), Kind::Run(UnsafeCell::new(&mut frame)));
@@ -134,10 +138,11 @@ impl<'r> Run<'r> {
             Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.place_in(step.part, node)),
             Err(refusal) => Err(Error::from(refusal).from_ep(part.ep().name(), None)),
         };
-        drop(ctx);
         let fence = frame.fence;
         state.memory.end_part();
-        state.wants = kept;
+        if !kept.is_empty() {
+            state.wants = kept;
+        }
         if !state.loose.is_empty() {
             state.loose.clear();
         }
@@ -387,15 +392,14 @@ impl<'r> Run<'r> {
     }
 }
 
-/// How a part's outputs are wanted when some of them are kept, in the lane's list for it; empty when none is.
+/// How a part's outputs are wanted when some of them are kept, in the lane's list for it.
+#[cold]
 fn kept_wants(plan: &Plan, step: &RunStep, state: &mut State) -> Vec<u32> {
     let mut list = std::mem::take(&mut state.wants);
     list.clear();
-    if !state.keep.is_empty() {
-        let kept = |slot: &Slot| plan.slots[*slot as usize].output.is_some_and(|k| state.keep.contains(&k));
-        let wants = step.outs.iter().zip(&step.wants);
-        list.extend(wants.map(|(slot, &want)| if kept(slot) { WANT_ANY } else { want }));
-    }
+    let kept = |slot: &Slot| plan.slots[*slot as usize].output.is_some_and(|k| state.keep.contains(&k));
+    let wants = step.outs.iter().zip(&step.wants);
+    list.extend(wants.map(|(slot, &want)| if kept(slot) { WANT_ANY } else { want }));
     list
 }
 

@@ -70,10 +70,12 @@ impl SlotState {
         }
     }
 
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.kind == Kind::Empty
     }
 
+    #[inline]
     pub fn is_lent(&self) -> bool {
         self.kind == Kind::Lent
     }
@@ -93,6 +95,7 @@ impl SlotState {
     }
 
     /// The buffer of a tensor.
+    #[inline]
     pub fn buffer(&self) -> Option<&Arc<Buffer>> {
         self.buffer.as_ref().filter(|_| self.kind == Kind::Tensor)
     }
@@ -114,8 +117,10 @@ impl SlotState {
         self.kind == Kind::Tensor && self.dtype == dtype && self.shape()[..] == *shape && self.raw.space == 0
     }
 
-    /// Fills it with a tensor that begins at `at` of a buffer.
-    pub fn fill(&mut self, dtype: DType, shape: &[i64], buffer: Arc<Buffer>, at: usize, bytes: usize) {
+    /// Fills it with a tensor that begins at `at` of a buffer. Returns its struct, still in registers: reading it back
+    /// from the slot at once waits for the stores.
+    #[inline(always)]
+    pub fn fill(&mut self, dtype: DType, shape: &[i64], buffer: Arc<Buffer>, at: usize, bytes: usize) -> raw::Value {
         let sizes = match self.few.get_mut(..shape.len()) {
             Some(few) => {
                 few.copy_from_slice(shape);
@@ -127,7 +132,7 @@ impl SlotState {
                 self.many.as_ptr()
             }
         };
-        self.raw = raw::Value {
+        let made = raw::Value {
             kind: raw::VALUE_TENSOR,
             dtype: number(dtype),
             rank: shape.len() as u32,
@@ -140,7 +145,9 @@ impl SlotState {
             items: std::ptr::null(),
             buffer: Arc::as_ptr(&buffer).cast_mut().cast(),
         };
+        self.raw = made;
         (self.kind, self.dtype, self.at, self.buffer) = (Kind::Tensor, dtype, at, Some(buffer));
+        made
     }
 
     pub fn set_tensor(&mut self, t: Tensor) {
@@ -204,6 +211,7 @@ impl SlotState {
         held
     }
 
+    #[inline]
     fn forget(&mut self) {
         self.kind = Kind::Empty;
         (self.raw.kind, self.raw.space, self.raw.buffer) = (raw::VALUE_ABSENT, 0, std::ptr::null_mut());
@@ -213,6 +221,7 @@ impl SlotState {
     }
 
     /// Empties it; a buffer that nobody else holds is used again.
+    #[inline]
     pub fn clear(&mut self, memory: &mut Memory) {
         self.forget();
         if let Some(buffer) = self.buffer.take() {
@@ -222,6 +231,7 @@ impl SlotState {
 
     /// Whether its memory is nobody else's and not lent, so that the last reader may have it. `backup`: one other handle
     /// is kept in case the run fails.
+    #[inline]
     pub fn is_sole(&self, backup: bool) -> bool {
         let most = if backup { 2 } else { 1 };
         self.buffer().is_some_and(|b| Arc::strong_count(b) <= most && b.may_be_donated())

@@ -150,7 +150,7 @@ pub(super) fn files(place: &Place) -> std::io::Result<Vec<PathBuf>> {
             }
         }
     }
-    found.sort();
+    found.sort_unstable();
     Ok(found)
 }
 

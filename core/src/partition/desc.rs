@@ -97,7 +97,7 @@ pub(super) fn inside(choice: &Choice<'_>, ep: usize, placed: &[NodeId], once: bo
             None => left.extend(sources),
         }
     }
-    nodes.sort_by_key(|n| program.rank(*n));
+    nodes.sort_unstable_by_key(|n| program.rank(*n));
     nodes.dedup();
     let inputs = enters(program, &nodes);
     let spec = PartSpec {

@@ -121,7 +121,7 @@ impl Groups {
     fn ordered(mut self, nodes: &[NodeId]) -> Vec<Cluster> {
         let rank: HashMap<NodeId, usize> = nodes.iter().enumerate().map(|(at, &n)| (n, at)).collect();
         for c in self.clusters.iter_mut().flatten() {
-            c.nodes.sort_by_key(|n| rank[n]);
+            c.nodes.sort_unstable_by_key(|n| rank[n]);
         }
         let first = |c: &Option<Cluster>| c.as_ref().and_then(|c| c.nodes.first()).map_or(usize::MAX, |n| rank[n]);
         let mut waits = vec![0usize; self.clusters.len()];

@@ -85,7 +85,7 @@ impl<'a> Pick<'a> {
         made.node.iter().for_each(|n| reads(n, &mut read));
         let constants = self.constants.iter().filter(|(name, _)| read.contains(**name));
         made.initializer = constants.map(|(_, t)| (*t).clone()).collect();
-        made.initializer.sort_by(|a, b| a.name.cmp(&b.name));
+        made.initializer.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         Ok(made)
     }
 

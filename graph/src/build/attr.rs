@@ -19,7 +19,7 @@ impl Builder {
             let value = self.attr_value(node, proto).map_err(place)?;
             attrs.push(Attr { name, value });
         }
-        attrs.sort_by(|a, b| a.name.cmp(&b.name));
+        attrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         match attrs.windows(2).find(|w| w[0].name == w[1].name) {
             Some(w) => Err(Error::new(Code::BadAttribute, format!("attribute '{}' is given twice", w[0].name))),
             None => Ok(attrs),

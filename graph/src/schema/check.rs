@@ -30,7 +30,7 @@ pub fn fill_defaults(schema: Schema<'_>, attrs: &mut Vec<ir::Attr>) {
             attrs.push(ir::Attr { name: name.into(), value });
         }
     }
-    attrs.sort_by(|a, b| a.name.cmp(&b.name));
+    attrs.sort_unstable_by(|a, b| a.name.cmp(&b.name));
 }
 
 /// The types that output `index` may have, given those of the inputs: one when a type variable

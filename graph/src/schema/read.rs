@@ -19,7 +19,7 @@ pub(super) fn read(lines: &str) -> Result<Table> {
         }
         parsed.push(parse(line).map_err(|what| bad(what).within(format!("line {}", index + 1)))?);
     }
-    parsed.sort_by(|a, b| (a.domain, a.name, a.since).cmp(&(b.domain, b.name, b.since)));
+    parsed.sort_unstable_by(|a, b| (a.domain, a.name, a.since).cmp(&(b.domain, b.name, b.since)));
     let same = |a: &Parsed<'_>, b: &Parsed<'_>| (a.domain, a.name, a.since) == (b.domain, b.name, b.since);
     if let Some(pair) = parsed.windows(2).find(|pair| same(&pair[0], &pair[1])) {
         return Err(bad(format!("two schemas of {} in version {}", pair[0].name, pair[0].since)));
@@ -70,7 +70,7 @@ fn parse(line: &str) -> Result<Parsed<'_>, String> {
             Ok((name, set.ok_or_else(|| format!("'{item}' is no constraint name=types"))?))
         })
         .collect::<Result<Vec<_>, String>>()?;
-    constraints.sort_by_key(|(name, _)| *name);
+    constraints.sort_unstable_by_key(|(name, _)| *name);
     twice(constraints.iter().map(|(name, _)| *name))?;
     let params = |text| -> Result<Vec<_>, String> {
         let params: Vec<_> =
@@ -82,7 +82,7 @@ fn parse(line: &str) -> Result<Parsed<'_>, String> {
     };
     let (inputs, outputs) = (params(inputs)?, params(outputs)?);
     let mut attributes = items(attributes, '{', '}')?.map(parse_attribute).collect::<Result<Vec<_>, _>>()?;
-    attributes.sort_by_key(|a| a.name);
+    attributes.sort_unstable_by_key(|a| a.name);
     twice(attributes.iter().map(|a| a.name))?;
     let domain = canonical_domain(domain);
     let flags = parse_flags(flags)?;

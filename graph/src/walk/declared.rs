@@ -41,7 +41,7 @@ impl Walk {
     /// Warns of every declared type that cannot hold.
     pub(super) fn compare_declared(&mut self) {
         let mut declared: Vec<(ValueId, TypeProto)> = self.declared.drain().collect();
-        declared.sort_by_key(|d| d.0);
+        declared.sort_unstable_by_key(|d| d.0);
         for (value, stated) in declared {
             if let Some(message) = self.contradiction(value, &stated) {
                 let place = format!("value '{}'", self.graph.value(value).name);

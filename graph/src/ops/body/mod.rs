@@ -128,7 +128,7 @@ impl BodyCx<'_> {
                 _ => kept.push(Attr { name: name.as_str().into(), value }),
             }
         }
-        kept.sort_by(|a, b| a.name.cmp(&b.name));
+        kept.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let node = &mut self.walk.graph.nodes[id.index()];
         (node.inputs, node.attrs, node.since) = (inputs, kept, since);
         for body in self.walk.graph.node(id).bodies().collect::<Vec<_>>() {
