@@ -2,7 +2,7 @@
 //!
 //! * Ids point into their tables.
 //! * A node stands in one body, once, and knows which; bodies name their nodes, and nodes their bodies.
-//! * What a node reads is made before it, in its own graph or one around it.
+//! * What a node reads is made before it, or a constant, in its own graph or one around it.
 //! * A value that a node makes names that node as its producer; nobody else makes it.
 //! * Known integers are as many as the elements of their value.
 //! * Attributes are sorted by name.
@@ -19,11 +19,15 @@ pub fn verify(graph: &Graph) -> Result<()> {
     if graph.bodies.is_empty() {
         return Err(broken("there is no graph"));
     }
-    let mut check = Check { graph, seen: HashSet::new(), defined: vec![false; graph.values.len()] };
-    for (i, value) in graph.values.iter().enumerate() {
+    let mut check =
+        Check { graph, seen: HashSet::new(), defined: vec![false; graph.values.len()], constants: Vec::new() };
+    for (value, id) in graph.values.iter().zip((0..).filter_map(ValueId::from_index)) {
         check.value(value)?;
-        check.defined[i] = value.constant.is_some();
+        if value.constant.is_some() {
+            check.constants.push((value.graph, id));
+        }
     }
+    check.constants.sort_unstable();
     check.body(GraphId::MAIN, None)
 }
 
@@ -32,6 +36,8 @@ struct Check<'a> {
     seen: HashSet<NodeId>,
     /// Values that may be read at the place at hand.
     defined: Vec<bool>,
+    /// All constants by their graphs.
+    constants: Vec<(GraphId, ValueId)>,
 }
 
 impl Check<'_> {
@@ -45,6 +51,11 @@ impl Check<'_> {
             return Err(place(broken("outputs and their names differ in number")));
         }
         let mut made: Vec<ValueId> = Vec::new();
+        let first = self.constants.partition_point(|c| c.0 < id);
+        made.extend(self.constants[first..].iter().take_while(|c| c.0 == id).map(|c| c.1));
+        for v in &made {
+            self.defined[v.index()] = true;
+        }
         for &v in &body.inputs {
             self.define(v, None, id).map_err(place)?;
             made.push(v);

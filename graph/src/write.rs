@@ -238,13 +238,11 @@ impl Writer<'_> {
         for attr in self.in_force(node) {
             attribute.push(self.attr(attr)?);
         }
-        let mut output: Vec<String> =
-            node.outputs.iter().map(|v| v.map_or_else(String::new, |v| self.name(v))).collect();
-        for list in [&mut input, &mut output] {
-            while list.last().is_some_and(String::is_empty) {
-                list.pop();
-            }
+        while input.last().is_some_and(String::is_empty) {
+            input.pop();
         }
+        // All outputs stay listed: some operators go by their number.
+        let output: Vec<String> = node.outputs.iter().map(|v| v.map_or_else(String::new, |v| self.name(v))).collect();
         Ok(NodeProto {
             input,
             output,
@@ -432,6 +430,15 @@ mod tests {
         assert_eq!(names, ["y", "a", "z"]);
         let h = load(&m).unwrap();
         assert_eq!(shown(&h), ["Relu-14(x) > y", "Identity-25(y) > a", "Identity-25(x) > z"]);
+    }
+
+    #[test]
+    fn outputs_left_out_still_count() {
+        let mut top = graph("x float[6]", "a b = Split(x)", "a float[2]\nb");
+        top.node[0].output.push(String::new());
+        let g = good(13, top);
+        assert_eq!(to_model(&g).unwrap().graph.unwrap().node[0].output, ["a", "b", ""]);
+        assert_eq!(shown(&again(&g)), shown(&g));
     }
 
     #[test]

@@ -583,4 +583,44 @@ fn odd_but_good_models_keep_their_meaning() {
     let Some(Type::Tensor(t)) = &x.ty else { panic!() };
     let dims = t.dims.as_ref().unwrap();
     assert!(g.exprs().as_symbol(dims[0]).is_some() && g.exprs().as_const(dims[1]) == Some(3));
+    for (listed, kept) in [(&["h"][..], 1), (&["h", ""], 1), (&["h", "", "h"], 3)] {
+        let g = load_within(call_with(listed).encode_to_vec()).unwrap();
+        let last = g.node(*g.live_nodes().last().unwrap());
+        assert_eq!((&*last.op, last.inputs.len()), ("Clip", kept), "{listed:?}");
+    }
+}
+
+/// A call of a function with two inputs that it may do without.
+fn call_with(inputs: &[&str]) -> ModelProto {
+    let names = ["a", "least", "most"];
+    let function = FunctionProto {
+        name: text("within"),
+        domain: text("f"),
+        input: names.map(text).to_vec(),
+        output: vec![text("b")],
+        node: vec![node("Clip", &names, &["b"])],
+        opset_import: vec![OperatorSetIdProto { domain: text(""), version: 17 }],
+        ..Default::default()
+    };
+    changed(|m, g| {
+        m.functions = vec![function];
+        m.opset_import.push(own_domain());
+        g.node[1] = NodeProto { domain: text("f"), ..node("within", inputs, &["y"]) };
+    })
+}
+
+/// What fuzzing found once stays found: an error, or a model that is the same after being written.
+#[test]
+fn models_that_fuzzing_found() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/found/model");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        count += 1;
+        let Ok(graph) = load_within(std::fs::read(&path).unwrap()) else { continue };
+        let written = ortolan_graph::write::to_bytes(&graph).unwrap();
+        let again = load_within(written).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert_eq!(graph.live_nodes().len(), again.live_nodes().len(), "{}", path.display());
+    }
+    assert!(count > 0);
 }

@@ -19,6 +19,8 @@ pub(super) struct Call {
     pub(super) prefix: String,
     /// What the call says of attributes, with the function's defaults.
     attrs: HashMap<String, AttributeProto>,
+    /// Inputs of the function that the call leaves out.
+    left_out: Vec<String>,
 }
 
 impl Builder {
@@ -59,13 +61,15 @@ impl Builder {
         let prefix = format!("{outer}{label}/");
         let opsets = self.opsets(&f.opset_import, &format!("function '{}'", f.name))?;
         let attrs = self.call_attrs(f, node.attribute)?;
-        self.calls.push(Call { key, opsets, prefix, attrs });
         self.scopes.enter_function();
-        for (name, value) in f.input.iter().zip(inputs) {
-            if let Some(value) = value {
-                self.scopes.add(name, value);
+        let mut left_out = Vec::new();
+        for (name, value) in f.input.iter().zip(inputs.into_iter().chain(std::iter::repeat(None))) {
+            match value {
+                Some(value) => self.scopes.add(name, value),
+                None => left_out.push(name.clone()),
             }
         }
+        self.calls.push(Call { key, opsets, prefix, attrs, left_out });
         let made = self.function_body(graph, f, &node.output);
         self.scopes.leave();
         self.calls.pop();
@@ -108,6 +112,11 @@ impl Builder {
             }
         }
         Ok(attrs)
+    }
+
+    /// Whether a name is an input of the function at hand that its caller leaves out.
+    pub(super) fn is_left_out(&self, name: &str) -> bool {
+        self.calls.last().is_some_and(|c| c.left_out.iter().any(|n| n == name))
     }
 
     /// An attribute with the value that the call around gives it; `None` when it gives none.

@@ -177,16 +177,21 @@ impl Builder {
         Ok(())
     }
 
+    /// The values of a node's inputs. Those left out at the end are as if not listed.
     pub(super) fn inputs(&self, names: &[String]) -> Result<SmallVec<[Option<ValueId>; 4]>> {
-        let find = |(i, name): (usize, &String)| {
-            if name.is_empty() {
-                return Ok(None);
+        let find = |(i, name): (usize, &String)| match self.scopes.find(name) {
+            None if name.is_empty() || self.is_left_out(name) => Ok(None),
+            None => {
+                let text = format!("input {i} is '{name}', which nothing before it makes");
+                Err(Error::new(Code::UnknownValue, text))
             }
-            self.scopes.find(name).map(Some).ok_or_else(|| {
-                Error::new(Code::UnknownValue, format!("input {i} is '{name}', which nothing before it makes"))
-            })
+            found => Ok(found),
         };
-        names.iter().enumerate().map(find).collect()
+        let mut found: SmallVec<_> = names.iter().enumerate().map(find).collect::<Result<_>>()?;
+        while found.last() == Some(&None) {
+            found.pop();
+        }
+        Ok(found)
     }
 
     /// A node of the file, which may be a function's call or a constant.

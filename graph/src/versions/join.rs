@@ -45,14 +45,14 @@ fn equal_parts(node: View<'_>, way: Way) -> bool {
     let rank = node.rank(0).and_then(|rank| i64::try_from(rank).ok());
     let even = || {
         let axis = usize::try_from(if axis < 0 { axis.checked_add(rank?)? } else { axis }).ok()?;
-        let parts = i64::try_from(node.output_count()).ok().filter(|parts| *parts > 0)?;
+        let parts = i64::try_from(node.outputs.len()).ok().filter(|parts| *parts > 0)?;
         Some(node.dim(0, axis)? % parts == 0)
     };
     node.has_input(1) || (way == Way::Down && even() == Some(true))
 }
 
 fn count_outputs(cx: &mut dyn Upgrade) -> Result<()> {
-    let parts = i64::try_from(cx.view().output_count()).unwrap_or(i64::MAX);
+    let parts = i64::try_from(cx.view().outputs.len()).unwrap_or(i64::MAX);
     cx.set_attr("num_outputs", AttrValue::Int(parts));
     Ok(())
 }
