@@ -27,7 +27,7 @@ pub(crate) fn evaluate(
     host: &dyn CompileHost,
 ) -> Result<(Ints, Slab), Error> {
     let outputs = [value];
-    let request = Request { nodes, inputs: &[], outputs: &outputs, once: true, ..*request };
+    let request = Request { nodes, inputs: &[], outputs: &outputs, once: true, weights: false, ..*request };
     let mut drafts = Drafts::new(request)?;
     let weights = resolve(&mut drafts, &PackCache::default(), host)?;
     let laid = lay_out(&drafts, &weights)?;

@@ -37,8 +37,10 @@ pub(crate) struct Request<'a> {
     pub nodes: &'a [u32],
     pub inputs: &'a [u32],
     pub outputs: &'a [u32],
-    /// Runs once: constant expressions are steps like others, nothing is packed.
+    /// Runs once: nothing is packed or fused.
     pub once: bool,
+    /// Constant expressions are computed in compile; else they are steps like others.
+    pub weights: bool,
 }
 
 /// A node on its way to a step.
@@ -131,7 +133,7 @@ impl<'a> Drafts<'a> {
 
     /// Outputs that can be computed in compile: constant expressions of fixed size whose inputs are all at hand.
     fn mark_weights(&mut self, node: Node<'a>) -> Result<(), Error> {
-        if self.request.once {
+        if !self.request.weights {
             return Ok(());
         }
         for &value in node.inputs().iter().filter(|&&v| v != NONE) {

@@ -4,25 +4,23 @@ use crate::bind::KitLane;
 use crate::draft::{Drafts, Request};
 use crate::expr::hints;
 use crate::host::{CompilingHost, RunHost};
-use crate::kernel::{Cost, Kernel};
+use crate::kernel::Kernel;
 use crate::layout::lay_out;
-use crate::node::{Look, NodeView};
+use crate::node::Look;
 use crate::number::number;
+use crate::outline::Rows;
 use crate::pack::PackCache;
 use crate::plan::Plan;
 use crate::run::run;
-use crate::table::Index;
 use crate::weights::resolve;
 use ortolan_ep_abi::author::{Ep, Part};
 use ortolan_ep_abi::call::{ClaimCall, CompileCall, Result, RunCall};
-use ortolan_ep_abi::codes::RejectCode;
-use ortolan_ep_abi::raw::NONE;
 use ortolan_ep_abi::view::{PartDesc, Program};
 use std::any::Any;
 
 /// An EP made of kernel tables. One per session and device.
 pub struct Kit {
-    index: Index,
+    rows: Rows,
     isa: &'static str,
     context: Box<dyn Any + Send + Sync>,
     cache: PackCache,
@@ -35,7 +33,7 @@ impl Kit {
     /// An EP over the tables of all families. `isa` ends the names of kernels; kernels find `context` with
     /// [`NodeView::context`].
     pub fn new(families: &[&'static [Kernel]], isa: &'static str, context: impl Any + Send + Sync) -> Self {
-        Kit { index: Index::new(families), isa, context: Box::new(context), cache: PackCache::default() }
+        Kit { rows: Rows::new(families), isa, context: Box::new(context), cache: PackCache::default() }
     }
 
     fn look<'a>(&'a self, program: Program<'a>, hints: &'a [i64]) -> Look<'a> {
@@ -55,32 +53,11 @@ impl core::fmt::Debug for KitPart {
     }
 }
 
-/// The time of a node that never runs: its value is known from shapes, or computed in compile.
-fn is_free(node: &NodeView<'_>) -> bool {
-    let raw = node.raw();
-    let present = raw.outputs().iter().filter(|&&v| v != NONE).count();
-    let done = (0..raw.outputs().len()).filter_map(|j| raw.output(j));
-    present > 0 && done.filter(|v| v.is_const_expr() || !v.known().is_empty()).count() == present
-}
-
 impl Ep for Kit {
     type Part = KitPart;
 
     fn claim(&self, call: &ClaimCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<()> {
-        let numbers = hints(program.exprs(), call.symbols());
-        let look = self.look(program, &numbers);
-        for &id in part.nodes() {
-            let Some(node) = program.node(id) else {
-                call.reject(id, RejectCode::Error, &format!("the program has no node {id}"));
-                continue;
-            };
-            let view = NodeView::new(node, look);
-            let answer = self.index.find(&view).and_then(|(kernel, _)| kernel.accept(&view));
-            match answer {
-                Ok(Cost { ns }) => call.claim(&[id], if is_free(&view) { 0.0 } else { ns }, false),
-                Err(r) => call.reject(id, r.code, &format!("{}: {}", node.op(), r.text)),
-            }
-        }
+        self.rows.claim(call, program, part, &*self.context, false);
         Ok(())
     }
 
@@ -88,13 +65,14 @@ impl Ep for Kit {
         let numbers = hints(program.exprs(), call.symbols());
         let host = CompilingHost::new(call);
         let mut drafts = Drafts::new(Request {
-            index: &self.index,
+            index: &self.rows.0,
             program,
             look: self.look(program, &numbers),
             nodes: part.nodes(),
             inputs: part.inputs(),
             outputs: part.outputs(),
             once: part.is_once(),
+            weights: !part.is_once(),
         })?;
         let weights = resolve(&mut drafts, &self.cache, &host)?;
         let laid = lay_out(&drafts, &weights)?;

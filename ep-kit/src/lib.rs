@@ -111,6 +111,7 @@ mod layout;
 mod memory;
 mod node;
 mod number;
+pub mod outline;
 mod pack;
 pub mod parallel;
 mod plan;

@@ -263,6 +263,11 @@ impl<'a> ValueView<'a> {
         constant_ints(&self.info.constant()?)
     }
 
+    /// Whether its elements are integers that [`Shapes::elements`](crate::Shapes::elements) will tell at bind.
+    pub fn is_told(&self) -> bool {
+        !self.info.known().is_empty() || self.info.constant().is_some_and(|c| constant_ints(&c).is_some())
+    }
+
     /// f32 elements that are the same in every run, if they are few and at hand without computing.
     pub fn fixed_floats(&self) -> Option<SmallVec<[f32; 4]>> {
         let value = self.info.constant().filter(|value| value.bytes().is_some_and(|b| b.len() <= MOST_FLOATS * 4))?;

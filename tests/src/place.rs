@@ -22,29 +22,46 @@ pub fn own_plugins() -> PathBuf {
     profile().join("deps")
 }
 
-/// A copy of each of this repository's own plugin libraries, under a name that says nothing of what is inside: whoever
-/// finds EPs by file name alone fails the tests that use these.
+/// A copy of each of this repository's own plugin libraries that work in the host's memory, under a name that says nothing
+/// of what is inside: whoever finds EPs by file name alone fails the tests that use these.
 pub fn renamed_plugins() -> Vec<PathBuf> {
+    renamed("host", true)
+}
+
+/// The same of the others: those for devices.
+pub fn renamed_device_plugins() -> Vec<PathBuf> {
+    renamed("device", false)
+}
+
+fn renamed(kind: &str, host_only: bool) -> Vec<PathBuf> {
     let suffix = std::env::consts::DLL_SUFFIX;
     let folder = fixture_target().join("renamed");
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
     let entries = std::fs::read_dir(own_plugins()).expect("cargo's folder is there").flatten();
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    found.retain(|path| {
+    let mut found: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains("ortolan_ep_") && name.ends_with(suffix)
-    });
+        if name.contains("ortolan_ep_") && name.ends_with(suffix) {
+            let bytes = std::fs::read(&path).expect("a library can be read");
+            found.push((path, bytes));
+        }
+    }
+    // As the manifest, which is plain text in the file, has it.
+    let for_host = |bytes: &[u8]| bytes.windows(HOST_ONLY.len()).any(|w| w == HOST_ONLY.as_bytes());
+    found.retain(|(_, bytes)| for_host(bytes) == host_only);
     found.sort();
-    let copy = |(at, path): (usize, PathBuf)| {
-        let to = folder.join(format!("libfoo_ortolan_ep_zzz{at}{suffix}"));
+    let copy = |(at, (_, bytes)): (usize, (PathBuf, Vec<u8>))| {
+        let to = folder.join(format!("libfoo_ortolan_ep_{kind}{at}{suffix}"));
         // Never written in place: another process may have it mapped.
         let fresh = tempfile::NamedTempFile::new_in(&folder).expect("the target folder can be written");
-        std::fs::copy(&path, fresh.path()).expect("a library can be copied");
+        std::fs::write(fresh.path(), bytes).expect("a library can be copied");
         fresh.persist(&to).expect("a library can be moved");
         to
     };
     found.into_iter().enumerate().map(copy).collect()
 }
+
+const HOST_ONLY: &str = r#""device_kinds":["cpu"]"#;
 
 /// Where fixtures are built: shared by all profiles, since fixtures need no speed.
 pub fn fixture_target() -> PathBuf {
