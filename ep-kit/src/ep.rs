@@ -31,7 +31,7 @@ pub struct KitPart(Plan);
 
 impl Kit {
     /// An EP over the tables of all families. `isa` ends the names of kernels; kernels find `context` with
-    /// [`NodeView::context`].
+    /// [`NodeView::context`](crate::NodeView::context).
     pub fn new(families: &[&'static [Kernel]], isa: &'static str, context: impl Any + Send + Sync) -> Self {
         Kit { rows: Rows::new(families), isa, context: Box::new(context), cache: PackCache::default() }
     }
