@@ -203,7 +203,13 @@ fn usable(host: &PluginHost, found: &Found) -> Result<Usable> {
             }
         }
     }
+    all.sort_by_key(|(ep, device)| stands_in(ep, device));
     if all.is_empty() { Err(nothing(found, &failed)) } else { Ok(all) }
+}
+
+/// Whether an EP for other devices found none and offers the CPU in their place, as drivers that emulate a GPU do.
+fn stands_in(ep: &LoadedEp, device: &DeviceInfo) -> bool {
+    device.is_cpu() && ep.manifest().device_kinds.iter().any(|kind| kind != "cpu")
 }
 
 fn first_device(ep: &LoadedEp) -> Result<DeviceInfo> {

@@ -24,6 +24,13 @@ pub struct DeviceInfo {
     pub static_shapes: bool,
 }
 
+impl DeviceInfo {
+    /// Whether it is the host's processor, be it in the place of another device.
+    pub fn is_cpu(&self) -> bool {
+        self.kind == raw::DEVICE_CPU
+    }
+}
+
 /// Why there is no device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoDevice {
