@@ -73,7 +73,7 @@ impl<'a> Cx<'a> {
     }
 
     /// Whether the executor can walk it itself.
-    fn is_control(&self, node: NodeId) -> bool {
+    pub fn is_control(&self, node: NodeId) -> bool {
         crate::plan::control::kind(self.graph.node(node)).is_some()
     }
 

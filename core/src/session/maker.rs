@@ -73,6 +73,27 @@ impl Maker {
         &self.graph
     }
 
+    /// The same for another graph.
+    pub fn again(&self, graph: Graph) -> Result<Maker> {
+        Maker::new(graph, &self.means, Vec::new())
+    }
+
+    /// The newest standard opset that all EPs read.
+    pub fn opset(&self) -> u32 {
+        let versions = self.means.eps.iter().filter_map(|ep| ep.opset.get("").copied());
+        versions.min().unwrap_or(0)
+    }
+
+    /// Nodes that no EP takes by its first answer, and that the executor does not walk.
+    pub fn refused(&self) -> Vec<NodeId> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let symbols = self.no_symbols();
+        let cx = self.cx(&symbols);
+        let offers = self.offers(&cx, &mut state);
+        let lost = |n: &NodeId| !cx.is_control(*n) && offers.iter().all(|o| o.cost(*n).is_none());
+        self.graph.live_nodes().into_iter().filter(lost).collect()
+    }
+
     /// Whether plans depend on the numbers of symbols.
     pub fn wants_shapes(&self) -> bool {
         let open = !self.graph.exprs().symbols().is_empty();

@@ -4,6 +4,7 @@
 //! way. A session keeps its execution providers alive.
 
 mod binding;
+mod bodies;
 mod choices;
 mod info;
 mod maker;

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use ortolan_graph::Graph;
 use ortolan_graph::ir::NodeId;
 
+use super::bodies;
 use super::choices::Choices;
 use super::maker::{Maker, Means, Ready};
 use super::run::check;
@@ -53,6 +54,9 @@ impl Plans {
             return Plans::branched(graph, (choices, left), means, notes);
         }
         let maker = Maker::new(graph, means, notes)?;
+        if let Some(graph) = bodies::write_out(&maker)? {
+            return Plans::beyond(graph, means, left);
+        }
         if maker.wants_shapes() {
             let binder = Box::new(Binder::new(maker.graph(), maker.no_symbols().len()));
             let report = maker.preview()?;
@@ -140,7 +144,11 @@ impl Branched {
 pub(super) fn survey(mut graph: Graph, means: &Arc<Means>) -> Result<Report> {
     let mut evaluator = Evaluator::new(&means.eps, &means.account, means.width);
     passes::run(&mut graph, &mut evaluator)?;
-    Maker::new(graph, means, evaluator.notes).map(|maker| maker.survey())
+    let maker = Maker::new(graph, means, evaluator.notes)?;
+    match bodies::write_out(&maker)? {
+        Some(graph) => survey(graph, means),
+        None => Ok(maker.survey()),
+    }
 }
 
 /// What was made for some numbers, most recently used last.

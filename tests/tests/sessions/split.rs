@@ -140,6 +140,29 @@ fn an_operator_that_nobody_runs_is_named() {
     }
 }
 
+/// Nobody has FlexAttention; the operators of its body somebody has.
+#[test]
+fn a_composite_operator_that_nobody_runs_runs_by_its_body() {
+    let model = Model::new(28)
+        .input("q", &["1", "4", "3", "8"])
+        .input("k", &["1", "2", "1", "8"])
+        .input("v", &["1", "2", "1", "5"])
+        .node("ai.onnx.preview::FlexAttention", &["q", "k", "v"], "y")
+        .output("y");
+    let s = session(&[&EPS.own], &model).expect("its body is placed");
+    assert!(s.report().nodes.len() > 1 && s.report().nodes.iter().all(|n| !n.op.contains("FlexAttention")));
+    let v = Tensor::random(&[1, 2, 1, 5], 3);
+    let inputs = [("q", Tensor::random(&[1, 4, 3, 8], 1)), ("k", Tensor::random(&[1, 2, 1, 8], 2)), ("v", v.clone())];
+    let outputs = run(&s, &inputs).expect("it runs");
+    let y = outputs.get("y").expect("there").to_host().expect("at home");
+    // All weight is on the only key; two heads of queries share one of keys.
+    for (at, y) in y.as_slice::<f32>().expect("f32").iter().enumerate() {
+        assert!((y - v.data[at / 30 * 5 + at % 5]).abs() < 1e-5, "{at}");
+    }
+    let error = session(&[&EPS.tiny, &EPS.plain], &model).expect_err("nobody runs its body");
+    assert!(error.code() == "unplaced" && error.to_string().contains("FlexAttention"), "{error}");
+}
+
 /// A model of up to 16 operators over values of one shape.
 fn random_model(random: &mut Random) -> Model {
     let mut model = Model::new([13, 17, 21][random.below(3)]).input("x", &["N", "4"]).input("y", &["N", "4"]);
