@@ -12,8 +12,8 @@ use ortolan_ep_kit::parallel::Parallel;
 
 use super::epilogue::{Finish, activate};
 use super::pack::{pack_panel, pack_tile, tile_len};
-use super::plan::{Split, block_panels, block_tiles, grid};
-use super::tile::{self, Tile, panel_columns};
+use super::plan::{Split, block_panels, block_tiles, grid, longest_k};
+use super::tile::{self, Tile, max_rows, panel_columns};
 use super::{KernelError, Mat, PackedA, PackedB, Source};
 use crate::simd::Isa;
 
@@ -86,6 +86,21 @@ impl Scratch {
             a: if packs_a { tile.saturating_mul(tiles_at_once) } else { 0 },
             // A source may run over by a vector.
             panel: if packs_b { panel.saturating_add(16) } else { 0 },
+        }
+    }
+
+    /// Enough for one thread and every product of at most these sizes, whose cuts may be longer than those of the largest.
+    pub fn most(isa: Isa, m: usize, n: usize, k: usize) -> Self {
+        let k = k.min(longest_k(isa)).max(1);
+        let tiles = Split::at_most(m, max_rows(isa));
+        let tile = tile_stride(isa, Split::at_most(m.min(max_rows(isa)), usize::MAX), k);
+        let panel = panel_columns(isa).saturating_mul(k);
+        let blocks = tiles.parts() > block_tiles(isa, k);
+        let panels = block_panels(isa, 1).saturating_mul(panel_columns(isa)).max(panel);
+        Scratch {
+            b: if blocks { panels.min(panel.saturating_mul(n.div_ceil(panel_columns(isa)))) } else { 0 },
+            a: tile.saturating_mul(tiles.parts()),
+            panel: panel.saturating_add(16),
         }
     }
 

@@ -93,6 +93,13 @@ impl Gemm {
         if self.n == 1 { as_is.max(turned.cut(!packed_b, !packed_a).len(width)) } else { as_is }
     }
 
+    /// Values of scratch that are enough for one thread, operands as they stand, and every product of at most `m` by `n` by `k`.
+    #[must_use]
+    pub fn most_scratch_len(isa: Isa, m: usize, n: usize, k: usize) -> usize {
+        // A product of one column runs transposed.
+        Scratch::most(isa, m, n, k).len(1).max(Scratch::most(isa, 1, m, k).len(1))
+    }
+
     /// Computes `C = activation(alpha * A * B + add + bias)`.
     ///
     /// `scratch` holds [`scratch_len`](Self::scratch_len) values, best 64-byte

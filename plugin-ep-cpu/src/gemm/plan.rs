@@ -62,9 +62,13 @@ pub(crate) fn slack(isa: Isa) -> usize {
 /// Blocks along K, one when K is 0. Long ones, because C is read and written once
 /// for each; a tile of A still mostly stays in the first cache.
 pub(crate) fn block_k(isa: Isa, k: usize) -> Split {
+    Split::into_parts(k, k.div_ceil(longest_k(isa)))
+}
+
+/// No block along K is longer.
+pub(crate) fn longest_k(isa: Isa) -> usize {
     let longest = caches().l1 * 4 / 3 / size_of::<f32>() / max_rows(isa);
-    let parts = k.div_ceil(longest.clamp(64, 768));
-    Split::into_parts(k, parts)
+    longest.clamp(64, 768)
 }
 
 /// Tiles of A in a block that fills at most a quarter of the second cache.
