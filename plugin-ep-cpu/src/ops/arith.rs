@@ -1,7 +1,8 @@
 //! Arithmetic between tensors, with broadcasting.
 //!
-//! `many` takes any number of tensors, `power` is Pow, `whole` has what only integers have.
+//! `many` takes any number of tensors, `gate` is SwiGLU, `power` is Pow, `whole` has what only integers have.
 
+mod gate;
 mod many;
 mod power;
 mod whole;
@@ -12,6 +13,7 @@ use super::narrow::{Bf16, F16};
 use super::{Cpu, GRAIN, cost};
 use crate::simd::ops::{Add, Div, Mul, Sub, Swap};
 use crate::simd::{BinaryOp, Isa, Simd};
+use gate::swiglu;
 use many::{max, mean, min, sum};
 use ortolan_ep_kit::element::{NUMBERS, set};
 use ortolan_ep_kit::{Args, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Shapes, any, typed};
@@ -39,6 +41,8 @@ pub const KERNELS: &[Kernel] = &[
         .fallback(),
     Kernel::new("Sub", (7, 14), "sub", typed!(sub: f32 f64 F16 Bf16 i8 i16 i32 i64 u8 u16 u32 u64)).in_place(EITHER),
     Kernel::new("Sum", (8, 13), "sum", typed!(sum: f32 f64 F16 Bf16)),
+    Kernel::new("SwiGLU", (28, 28), "swiglu", typed!(swiglu: f32 F16 Bf16)).in_place(&[(0, 0)]),
+    Kernel::new("SwiGLU", (28, 28), "swiglu", typed!(swiglu: f64)).in_place(&[(0, 0)]).fallback(),
 ];
 
 const POWERS: u64 = set(&[DType::F32, DType::F64, DType::F16, DType::Bf16, DType::I32, DType::I64]);

@@ -24,6 +24,31 @@ pub(crate) fn known<'a, const N: usize>(shapes: &Shapes<'a>, inputs: [usize; N])
     Some(lists)
 }
 
+/// All elements of an integer input, of either type that indices have.
+#[derive(Clone, Copy)]
+pub(crate) enum List<'a> {
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+}
+
+impl List<'_> {
+    #[inline(always)]
+    pub fn at(&self, at: usize) -> i64 {
+        match self {
+            List::I32(x) => x[at].into(),
+            List::I64(x) => x[at],
+        }
+    }
+}
+
+/// The elements of a long integer input of a running node, where they lie.
+pub(crate) fn list<'a>(args: &Args<'a>, input: usize, dtype: DType) -> List<'a> {
+    match dtype {
+        DType::I32 => List::I32(args.input(input)),
+        _ => List::I64(args.input(input)),
+    }
+}
+
 /// An axis from a tensor, counted from the front.
 pub(crate) fn axis(axis: i64, rank: usize, input: usize) -> Result<usize, Fault> {
     ortolan_ep_kit::resolve_axis(axis, rank)

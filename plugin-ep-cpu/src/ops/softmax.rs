@@ -1,21 +1,42 @@
-//! Softmax along one axis, its logarithm, and what is left of it when the greatest takes all.
+//! Softmax along one axis, its logarithm, what is left of it when the greatest takes all, and in `loss` what labels make of it.
 
+mod loss;
+
+use super::float::FLOATS;
 use super::lane::Real;
 use super::narrow::{Bf16, F16};
 use super::value::Value;
 use super::{Cpu, cost};
 use crate::simd::{self, Isa, Operand, ops};
 use core::ops::Range;
-use ortolan_ep_kit::{Args, Cost, Fault, Kernel, NodeView, Op, Parallel, Reject, Shapes, size, split, typed};
+use loss::{CrossEntropy, cross_entropy, likelihood};
+use ortolan_ep_kit::element::set;
+use ortolan_ep_kit::{
+    Args, Cost, DType, Fault, Kernel, NodeView, Op, Parallel, Reject, Shapes, size, split, typed, widened,
+};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
     Kernel::new("Hardmax", (13, 13), "hardmax", typed!(hardmax: f32 f64 F16 Bf16)),
     Kernel::new("LogSoftmax", (13, 13), "logsoftmax", typed!(log_softmax: f32 f64)).in_place(&[(0, 0)]),
     Kernel::new("LogSoftmax", (13, 13), "logsoftmax", typed!(log_softmax_narrow: F16 Bf16)).fallback(),
+    Kernel::new("NegativeLogLikelihoodLoss", (13, 22), "nllloss", typed!(likelihood: f32 f64 F16 Bf16))
+        .types(&[("T", FLOATS), ("Tind", LABELS)]),
     Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax: f32 f64)).in_place(&[(0, 0)]),
     Kernel::new("Softmax", (13, 13), "softmax", typed!(softmax_narrow: F16 Bf16)).fallback(),
+    Kernel::new("SoftmaxCrossEntropyLoss", (13, 13), "softmaxloss", typed!(cross_entropy: f32 f64))
+        .types(&[("T", set(&[DType::F32, DType::F64])), ("Tind", LABELS)]),
+    Kernel::new(
+        "SoftmaxCrossEntropyLoss",
+        (13, 13),
+        "softmaxloss",
+        widened!(CrossEntropy, cross_entropy::<f32> => F16 Bf16),
+    )
+    .types(&[("T", set(&[DType::F16, DType::Bf16])), ("Tind", LABELS)])
+    .fallback(),
 ];
+
+const LABELS: u64 = set(&[DType::I32, DType::I64]);
 
 /// Elements that a worker takes at a time.
 const GRAIN: usize = 1 << 12;
@@ -79,13 +100,24 @@ fn run<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>, log: bool) -> 
     let alias = args.alias(0);
     let y = args.output::<T>(0);
     let x = if alias.is_none() { Some(args.input::<T>(0)) } else { None };
-    let par = args.par();
+    spread(op.isa, log, along, x, y, args.par())
+}
+
+/// Softmax of all of x, or of what y holds.
+fn spread<T: Rows>(
+    isa: Isa,
+    log: bool,
+    along: &Along,
+    x: Option<&[T]>,
+    y: &mut [T],
+    par: &dyn Parallel,
+) -> Result<(), Fault> {
     if along.inner == 1 {
         let grain = GRAIN.div_ceil(along.len.max(1));
         return Ok(split::rows(par, y, along.len, grain, |_, first, rows| {
             for (k, row) in rows.chunks_exact_mut(along.len.max(1)).enumerate() {
                 copy_from(x, (first + k) * along.len, row);
-                T::row(op.isa, log, row);
+                T::row(isa, log, row);
             }
         })?);
     }
@@ -94,7 +126,7 @@ fn run<T: Rows>(op: &Softmax, along: &Along, args: &mut Args<'_>, log: bool) -> 
         for (k, one) in block_of.chunks_exact_mut(block.max(1)).enumerate() {
             copy_from(x, (first + k) * block, one);
             for at in (0..along.inner).step_by(COLUMNS) {
-                T::columns(op.isa, log, one, along.inner, at..(at + COLUMNS).min(along.inner));
+                T::columns(isa, log, one, along.inner, at..(at + COLUMNS).min(along.inner));
             }
         }
     })
