@@ -3,6 +3,7 @@
 
 mod arg;
 mod arith;
+mod attention;
 mod broadcast;
 mod cast;
 mod codes;
@@ -41,6 +42,7 @@ mod rnn;
 mod sample;
 mod scatter;
 mod sequence;
+mod signal;
 mod softmax;
 mod spread;
 mod strided;
@@ -52,6 +54,7 @@ mod topk;
 mod unary;
 mod unique;
 mod value;
+mod vision;
 mod window;
 mod workers;
 
@@ -62,6 +65,7 @@ use ortolan_ep_kit::{Kernel, NodeView};
 pub const FAMILIES: &[&[Kernel]] = &[
     arg::KERNELS,
     arith::KERNELS,
+    attention::KERNELS,
     cast::KERNELS,
     compare::KERNELS,
     constant::KERNELS,
@@ -84,11 +88,13 @@ pub const FAMILIES: &[&[Kernel]] = &[
     resize::KERNELS,
     rnn::KERNELS,
     scatter::KERNELS,
+    signal::KERNELS,
     softmax::KERNELS,
     spread::KERNELS,
     topk::KERNELS,
     unary::KERNELS,
     unique::KERNELS,
+    vision::KERNELS,
     // Behind the rows that know dimensions before the run, and those that take plain tensors.
     rename::KERNELS,
     sequence::KERNELS,
