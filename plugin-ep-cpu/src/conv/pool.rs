@@ -20,6 +20,8 @@ pub enum Pooling {
         /// Padding behind the input; taps beyond it do not count.
         pad_end: [usize; 3],
     },
+    /// The sum of the values inside the input.
+    Sum,
 }
 
 /// A pooling of planes: plain data, made once per binding.
@@ -98,9 +100,12 @@ impl Pool {
     fn piece(&self, x: &[f32], piece: usize, y: &mut [f32], scratch: &mut [f32]) {
         let (isa, columns) = (self.isa, self.geometry.output[2]);
         let (scratch, counts) = scratch.split_at_mut(self.sweep.scratch_len(isa));
-        if self.pooling == Pooling::Max {
+        if matches!(self.pooling, Pooling::Max | Pooling::Sum) {
             self.sweep.load(isa, x, piece, scratch);
-            let rows = self.sweep.run(isa, piece, &[], scratch, Greatest);
+            let rows = match self.pooling {
+                Pooling::Max => self.sweep.run(isa, piece, &[], scratch, Greatest),
+                _ => self.sweep.run(isa, piece, &[], scratch, Sum),
+            };
             for (y, row) in y.chunks_mut(columns).zip(rows.chunks(self.sweep.pitch())) {
                 y.copy_from_slice(&row[..columns]);
             }

@@ -221,6 +221,7 @@ fn naive_pool(g: &Geometry, pooling: Pooling, x: &[f32]) -> Vec<f32> {
         let count = match pooling {
             Pooling::Max => return values.fold(f32::NEG_INFINITY, f32::max),
             Pooling::Average => values.len(),
+            Pooling::Sum => 1,
             Pooling::AverageWithPadding { pad_end } => {
                 let wide = Geometry { pad: [0; 3], input: [0, 1, 2].map(|d| g.pad[d] + g.input[d] + pad_end[d]), ..*g };
                 taps(&wide, out).len()
@@ -243,7 +244,7 @@ fn poolings() {
             let mut pad_end = [0; 3];
             pad_end[3 - input.len()..].copy_from_slice(pads.1);
             let x = integers(3 * g.inputs(), 5);
-            for pooling in [Pooling::Max, Pooling::Average, Pooling::AverageWithPadding { pad_end }] {
+            for pooling in [Pooling::Max, Pooling::Average, Pooling::Sum, Pooling::AverageWithPadding { pad_end }] {
                 let planes = (0..3).map(|plane| naive_pool(&g, pooling, &x[plane * g.inputs()..]));
                 let want = planes.collect::<Vec<_>>().concat();
                 for isa in Isa::available() {

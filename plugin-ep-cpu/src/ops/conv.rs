@@ -1,5 +1,8 @@
-//! Convolution, and its transpose in `transposed`. Constant filters are packed ahead; a bias, a tensor that is added and an activation are taken over.
+//! Convolution; its transpose in `transposed`, that along time in `causal`, that with moved taps in `deform`. Constant filters
+//! are packed ahead; a bias, a tensor that is added and an activation are taken over.
 
+mod causal;
+mod deform;
 mod transposed;
 
 use super::epilogue::{Finish, Takes};
@@ -8,6 +11,8 @@ use super::window::{Sizes, Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{self, Filter, Post};
 use crate::simd::Isa;
+use causal::{Causal, causal};
+use deform::{Deform, deform};
 use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::{
     Args, Cost, Fault, Kernel, NodeView, Op, Pack, Parallel, Reject, Seam, Shapes, Weight, WeightSource, any, bytes,
@@ -18,10 +23,14 @@ use transposed::{Transposed, transposed};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
+    Kernel::new("CausalConvWithState", (27, 27), "causalconv", any!(causal: f32)),
+    Kernel::new("CausalConvWithState", (27, 27), "causalconv", widened!(Causal, causal => F16 Bf16)).fallback(),
     Kernel::new("Conv", (1, 22), "conv", any!(conv: f32)),
     Kernel::new("Conv", (1, 22), "conv", widened!(Conv, conv => F16 Bf16)).fallback(),
     Kernel::new("ConvTranspose", (1, 22), "convtranspose", any!(transposed: f32)),
     Kernel::new("ConvTranspose", (1, 22), "convtranspose", widened!(Transposed, transposed => F16 Bf16)).fallback(),
+    Kernel::new("DeformConv", (19, 22), "deformconv", any!(deform: f32)),
+    Kernel::new("DeformConv", (19, 22), "deformconv", widened!(Deform, deform => F16 Bf16)).fallback(),
 ];
 
 /// Attributes, and the filter if it is packed.
