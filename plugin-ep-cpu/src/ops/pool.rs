@@ -1,4 +1,9 @@
 //! Pooling: the greatest or the mean value of each window, or of each whole image.
+//!
+//! `lp` pools by a norm, `unpool` puts greatest values back where they were.
+
+mod lp;
+mod unpool;
 
 use super::lane::Lane;
 use super::narrow::{Bf16, F16};
@@ -6,9 +11,11 @@ use super::window::{Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{Geometry, Pool, Pooling, max_pool_with_indices};
 use crate::simd::{self, Isa};
+use lp::{GlobalLp, LpPool, global_lp, lp, lp_plain};
 use ortolan_ep_kit::{
     Args, Cost, Element, Fault, Kernel, NodeView, Op, Reject, Shapes, ValueView, any, size, split, typed, widened,
 };
+use unpool::unpool;
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
@@ -17,11 +24,17 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("GlobalAveragePool", (1, 22), "globalaveragepool", typed!(global_average: f32 f64)),
     Kernel::new("GlobalAveragePool", (1, 22), "globalaveragepool", widened!(Global, global_average::<f32> => F16 Bf16))
         .fallback(),
+    Kernel::new("GlobalLpPool", (2, 22), "globallppool", any!(global_lp: f32)),
+    Kernel::new("GlobalLpPool", (2, 22), "globallppool", widened!(GlobalLp, global_lp => F16 Bf16)).fallback(),
     Kernel::new("GlobalMaxPool", (1, 22), "globalmaxpool", typed!(global_max: f32 f64)),
     Kernel::new("GlobalMaxPool", (1, 22), "globalmaxpool", widened!(Global, global_max::<f32> => F16 Bf16)).fallback(),
+    Kernel::new("LpPool", (18, 22), "lppool", any!(lp: f32)),
+    Kernel::new("LpPool", (18, 22), "lppool", widened!(LpPool, lp => F16 Bf16)).fallback(),
+    Kernel::new("LpPool", (18, 22), "lppool", any!(lp_plain: f64)).fallback(),
     Kernel::new("MaxPool", (8, 22), "maxpool", any!(max: f32)),
     Kernel::new("MaxPool", (8, 22), "maxpool", widened!(MaxPool, max => F16 Bf16)).fallback(),
     Kernel::new("MaxPool", (8, 22), "maxpool", typed!(max_plain: f64 i8 u8)).fallback(),
+    Kernel::new("MaxUnpool", (9, 22), "maxunpool", any!(unpool: f32 f64 F16 Bf16)).late(),
 ];
 
 fn spatial(x: &ValueView<'_>) -> Result<usize, Reject> {
@@ -48,7 +61,13 @@ struct Bound {
 }
 
 impl Windows {
-    fn bind(&self, shapes: &Shapes<'_>, bound: &mut Bound, average: bool) -> Result<(), Fault> {
+    /// `pooling` gets the padding behind the images.
+    fn bind(
+        &self,
+        shapes: &Shapes<'_>,
+        bound: &mut Bound,
+        pooling: impl Fn([usize; 3]) -> Pooling,
+    ) -> Result<(), Fault> {
         let (batch, channels, input) = image(shapes.input(0))?;
         let (y_batch, y_channels, output) = image(shapes.output(0))?;
         if (batch, channels) != (y_batch, y_channels) {
@@ -56,14 +75,9 @@ impl Windows {
         }
         let kernel = self.window.kernel.as_deref().unwrap_or(&[]);
         let (geometry, pad_end) = self.window.geometry(input, output, kernel)?;
-        let pooling = match (average, self.include_pad) {
-            (false, _) => Pooling::Max,
-            (true, false) => Pooling::Average,
-            (true, true) => Pooling::AverageWithPadding { pad_end },
-        };
         bound.planes = batch * channels;
         bound.geometry = Some(geometry);
-        bound.pool = Some(Pool::new(self.isa, pooling, &geometry));
+        bound.pool = Some(Pool::new(self.isa, pooling(pad_end), &geometry));
         Ok(())
     }
 
@@ -88,7 +102,7 @@ impl Windows {
 }
 
 macro_rules! windowed {
-    ($($name:ident, $average:literal;)*) => { $(
+    ($($name:ident, $pooling:expr;)*) => { $(
         struct $name(Windows);
         impl Op for $name {
             type Bound = Bound;
@@ -99,7 +113,8 @@ macro_rules! windowed {
                 self.0.cost(node)
             }
             fn bind(&self, shapes: &Shapes<'_>, bound: &mut Bound) -> Result<(), Fault> {
-                self.0.bind(shapes, bound, $average)
+                let pooling: fn(&Windows, [usize; 3]) -> Pooling = $pooling;
+                self.0.bind(shapes, bound, |pad_end| pooling(&self.0, pad_end))
             }
             fn scratch(&self, bound: &Bound, width: usize) -> usize {
                 bound.pool.map_or(0, |pool| pool.scratch_len(width)).saturating_mul(size_of::<f32>())
@@ -108,8 +123,11 @@ macro_rules! windowed {
     )* };
 }
 windowed! {
-    AveragePool, true;
-    MaxPool, false;
+    AveragePool, |windows, pad_end| match windows.include_pad {
+        true => Pooling::AverageWithPadding { pad_end },
+        false => Pooling::Average,
+    };
+    MaxPool, |_, _| Pooling::Max;
 }
 
 fn unbound() -> Fault {

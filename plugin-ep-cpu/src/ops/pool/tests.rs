@@ -145,3 +145,67 @@ fn refusals_and_faults() {
     let error = case.output(DType::U8, &[1, 1, 4, 3]).try_run().unwrap_err();
     assert!(error.contains("wholly in the padding"), "{error}");
 }
+
+#[test]
+fn norms_of_windows_and_images() {
+    for shape in SHAPES {
+        let x = Tensor::random(&shape.x, 1);
+        for p in [1i32, 2, 3] {
+            let values: Vec<f32> = x.to_vec();
+            let norm = |all: &[f32]| {
+                let sum: f64 = all.iter().map(|x| f64::from(x.abs()).powi(p)).sum();
+                sum.powf(1.0 / f64::from(p)) as f32
+            };
+            let want = Tensor::new(&shape.output(), &shape.naive(&values, |all, _, _| norm(all)));
+            on_all("LpPool", 22, |case| {
+                let case = shape.attributes(case).int("p", p.into()).input(&x);
+                assert_close(&case.output(DType::F32, &shape.output()).run()[0], &want, 1e-5);
+            });
+            let wide = Tensor::from_fn(&shape.x, |k| f64::from(values[k]));
+            let case = shape.attributes(Case::new("LpPool", 22)).int("p", p.into()).input(&wide);
+            let got: Vec<f32> =
+                case.output(DType::F64, &shape.output()).run()[0].to_vec::<f64>().iter().map(|&y| y as f32).collect();
+            assert_close(&Tensor::new(&shape.output(), &got), &want, 1e-6);
+            let plane = (shape.x[2] * shape.x[3]) as usize;
+            let dims = [shape.x[0], shape.x[1], 1, 1];
+            let want = Tensor::new(&dims, &values.chunks(plane).map(norm).collect::<Vec<_>>());
+            on_all("GlobalLpPool", 22, |case| {
+                let case = case.int("p", p.into()).input(&x).output(DType::F32, &dims);
+                assert_close(&case.run()[0], &want, 1e-5);
+            });
+        }
+    }
+    let (code, text) = SHAPES[0]
+        .attributes(Case::new("LpPool", 22))
+        .int("p", 0)
+        .input(&Tensor::random(&SHAPES[0].x, 1))
+        .output(DType::F32, &SHAPES[0].output())
+        .rejection();
+    assert_eq!((code, text.contains("p = 0")), (RejectCode::Attribute, true), "{text}");
+}
+
+#[test]
+fn greatest_values_go_back() {
+    let x = Tensor::new(&[1, 2, 2, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let places: &[i64] = &[5, 7, 13, 15, 16, 18, 24, 31];
+    let node = |places: &[i64]| {
+        let case = Case::new("MaxUnpool", 22).ints("kernel_shape", &[2, 2]).ints("strides", &[2, 2]);
+        case.input(&x).input(&Tensor::new(&[1, 2, 2, 2], places))
+    };
+    let want = |dims: [i64; 4]| {
+        let mut y = vec![0.0f32; dims.iter().product::<i64>() as usize];
+        for (k, &at) in places.iter().enumerate() {
+            let (plane, row, column) = (at / 16, at / 4 % 4, at % 4);
+            y[((plane * dims[2] + row) * dims[3] + column) as usize] = k as f32 + 1.0;
+        }
+        Tensor::new(&dims, &y)
+    };
+    assert_eq!(node(places).late_output(DType::F32, 4).run()[0], want([1, 2, 4, 4]));
+    let larger = node(places).input(&Tensor::new(&[4], &[1i64, 2, 5, 6])).late_output(DType::F32, 4);
+    assert_eq!(larger.run()[0], want([1, 2, 5, 6]));
+    let error = node(&[5, 7, 13, 15, 16, 18, 24, 32]).late_output(DType::F32, 4).try_run().unwrap_err();
+    assert!(error.contains("input 1 holds index 32 at 7, there are 32 places"), "{error}");
+    let smaller = node(places).input(&Tensor::new(&[4], &[1i64, 2, 3, 6])).late_output(DType::F32, 4);
+    let error = smaller.try_run().unwrap_err();
+    assert!(error.contains("input 2 (output_shape) is [1, 2, 3, 6]"), "{error}");
+}
