@@ -1,9 +1,10 @@
 //! Quantized numbers: to them, from them, and products of them.
 //!
-//! `linear` and `codes` change between floats and codes, `dynamic` finds the scale in the data, `matmul` multiplies on
-//! `igemm`.
+//! `linear` and `codes` change between floats and codes, `dynamic` finds the scale in the data, `matmul` and `conv`
+//! multiply on `igemm`.
 
 mod codes;
+mod conv;
 mod dynamic;
 mod linear;
 mod matmul;
@@ -12,6 +13,7 @@ mod tests;
 
 use super::float::F32;
 use codes::{CODES, FLOAT_CODES};
+use conv::{conv_integer, qlinear_conv};
 pub(crate) use dynamic::Scale;
 use dynamic::dynamic_quantize;
 use linear::{dequantize, dequantize_plain, quantize, quantize_plain};
@@ -21,6 +23,7 @@ use ortolan_ep_kit::{DType, Kernel, Slot, any, typed};
 
 /// Sorted by operator; of two rows for one operator the first that fits runs.
 pub const KERNELS: &[Kernel] = &[
+    Kernel::new("ConvInteger", (10, 10), "convinteger", any!(conv_integer)).types(&[("T1", BYTES), ("T2", BYTES)]),
     Kernel::new("DequantizeLinear", (13, 28), "dequantize", typed!(dequantize: u8 i8 u16 i16 i32))
         .types(&[("T1", WHOLE_CODES | DType::I32.mask()), ("T2", F32), ("T3", F32)])
         .at(&[Slot::In(0), Slot::In(1), Slot::Out(0)]),
@@ -31,6 +34,9 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("DynamicQuantizeLinear", (11, 11), "dynamicquantize", any!(dynamic_quantize: f32)),
     Kernel::new("MatMulInteger", (10, 10), "matmulinteger", any!(matmul_integer))
         .types(&[("T1", BYTES), ("T2", BYTES)]),
+    Kernel::new("QLinearConv", (10, 10), "qlinearconv", any!(qlinear_conv))
+        .types(&[("T1", BYTES), ("T2", BYTES), ("T3", BYTES)])
+        .at(&[Slot::In(0), Slot::In(3), Slot::Out(0)]),
     Kernel::new("QLinearMatMul", (10, 21), "qlinearmatmul", any!(qlinear_matmul))
         .types(&[("T1", BYTES), ("T2", BYTES), ("T3", BYTES), ("TS", HALVES | F32)])
         .at(&[Slot::In(0), Slot::In(3), Slot::Out(0), Slot::In(1)]),
