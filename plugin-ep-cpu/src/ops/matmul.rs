@@ -1,4 +1,8 @@
-//! Products of matrices. f32 runs on `gemm`, with constant right sides packed ahead; other types on a plain loop.
+//! Products of matrices, by equations in `einsum`, and determinants in `det`. f32 runs on `gemm`, with constant right sides
+//! packed ahead; other types on a plain loop.
+
+mod det;
+mod einsum;
 
 use super::broadcast::Broadcast;
 use super::epilogue::{Finish, Takes};
@@ -7,6 +11,8 @@ use super::narrow::{Bf16, F16};
 use super::{Cpu, cost};
 use crate::gemm::{self, Add, Batch, Bias, Epilogue, KernelError, Lhs, Mat, MatMut, Nest, PackedB, Rhs};
 use crate::simd::Isa;
+use det::{Det, det};
+use einsum::{Einsum, einsum, einsum_plain};
 use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::parallel::Parallel;
 use ortolan_ep_kit::{
@@ -16,6 +22,11 @@ use ortolan_ep_kit::{
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
+    Kernel::new("Det", (11, 22), "det", typed!(det: f32 f64)),
+    Kernel::new("Det", (11, 22), "det", widened!(Det, det::<f32> => F16 Bf16)).fallback(),
+    Kernel::new("Einsum", (12, 28), "einsum", any!(einsum: f32)),
+    Kernel::new("Einsum", (12, 28), "einsum", typed!(einsum_plain: f64 i8 i16 i32 i64 u8 u16 u32 u64)).fallback(),
+    Kernel::new("Einsum", (12, 28), "einsum", widened!(Einsum, einsum => F16 Bf16)).fallback(),
     Kernel::new("Gemm", (7, 13), "gemm", any!(gemm: f32)),
     Kernel::new("Gemm", (7, 13), "gemm", typed!(gemm_plain: f64 i32 i64 u32 u64)).fallback(),
     Kernel::new("Gemm", (7, 13), "gemm", widened!(Gemm, gemm => F16 Bf16)).fallback(),

@@ -231,3 +231,139 @@ fn halves_go_through_single_precision() {
         assert_eq!(wide(&y[0]), want[0]);
     });
 }
+
+/// The sum over all values of all letters, from the definition.
+fn sum_of_products(equation: &str, inputs: &[Tensor], out: &str) -> Tensor {
+    let terms: Vec<&str> = equation.split("->").next().unwrap().split(',').collect();
+    let mut sizes: Vec<(char, i64)> = Vec::new();
+    for (letter, &dim) in terms.iter().zip(inputs).flat_map(|(term, x)| term.chars().zip(&x.dims)) {
+        match sizes.iter_mut().find(|(l, _)| *l == letter) {
+            Some((_, have)) => *have = (*have).max(dim),
+            None => sizes.push((letter, dim)),
+        }
+    }
+    let dims: Vec<i64> = out.chars().map(|l| sizes.iter().find(|s| s.0 == l).unwrap().1).collect();
+    let mut y = vec![0.0f64; dims.iter().product::<i64>() as usize];
+    for at in 0..sizes.iter().map(|s| s.1).product::<i64>() {
+        let mut rest = at;
+        let values: Vec<(char, i64)> = sizes
+            .iter()
+            .map(|&(letter, size)| {
+                let value = rest % size;
+                rest /= size;
+                (letter, value)
+            })
+            .collect();
+        let value = |letter: char| values.iter().find(|v| v.0 == letter).unwrap().1;
+        let place = |term: &str, dims: &[i64]| {
+            term.chars().zip(dims).fold(0, |place, (l, &dim)| place * dim + if dim == 1 { 0 } else { value(l) })
+                as usize
+        };
+        let factors = terms.iter().zip(inputs).map(|(term, x)| f64::from(x.to_vec::<f32>()[place(term, &x.dims)]));
+        y[place(out, &dims)] += factors.product::<f64>();
+    }
+    Tensor::new(&dims, &y.into_iter().map(|y| y as f32).collect::<Vec<_>>())
+}
+
+/// As it is written, as letters alone, the output's letters, and the inputs' dimensions.
+const EQUATIONS: &[(&str, &str, &str, &[&[i64]])] = &[
+    ("ij,jk", "ij,jk", "ik", &[&[3, 5], &[5, 4]]),
+    ("ij->ji", "ij", "ji", &[&[3, 5]]),
+    ("ij->i", "ij", "i", &[&[3, 5]]),
+    ("ij->j", "ij", "j", &[&[3, 5]]),
+    ("ij->", "ij", "", &[&[3, 5]]),
+    ("ii->i", "ii", "i", &[&[4, 4]]),
+    ("...ii->...i", "abii", "abi", &[&[2, 3, 4, 4]]),
+    ("i,i", "i,i", "", &[&[7], &[7]]),
+    ("i,j->ji", "i,j", "ji", &[&[3], &[4]]),
+    ("bij, bjk -> bik", "bij,bjk", "bik", &[&[2, 3, 5], &[2, 5, 4]]),
+    ("...ij,...jk->...ik", "bij,bjk", "bik", &[&[1, 3, 5], &[2, 5, 4]]),
+    ("bhid,bhjd->bhij", "bhid,bhjd", "bhij", &[&[2, 3, 5, 4], &[2, 3, 6, 4]]),
+    ("bhij,bjhd->bihd", "bhij,bjhd", "bihd", &[&[2, 3, 5, 6], &[2, 6, 3, 4]]),
+    ("ijk,jl->kil", "ijk,jl", "kil", &[&[2, 3, 4], &[3, 5]]),
+    ("ij,jk,kl->li", "ij,jk,kl", "li", &[&[2, 3], &[3, 4], &[4, 5]]),
+    ("ijk,ilm->j", "ijk,ilm", "j", &[&[2, 3, 4], &[2, 5, 2]]),
+    ("ij,j->i", "ij,j", "i", &[&[70, 90], &[1]]),
+    ("ab,b,a->ab", "ab,b,a", "ab", &[&[3, 4], &[4], &[3]]),
+    ("ij,jk->ik", "ij,jk", "ik", &[&[3, 0], &[0, 4]]),
+    (",ij->ij", ",ij", "ij", &[&[], &[2, 3]]),
+];
+
+#[test]
+fn equations_like_their_definition() {
+    for &(equation, letters, out, dims) in EQUATIONS {
+        let inputs: Vec<Tensor> = dims.iter().zip(1..).map(|(dims, seed)| Tensor::random(dims, seed)).collect();
+        let want = sum_of_products(letters, &inputs, out);
+        let node = |case: OpTest, inputs: &[Tensor], dtype| {
+            let case = inputs.iter().fold(case.text("equation", equation), OpTest::input);
+            case.output(dtype, &want.dims).run().remove(0)
+        };
+        on_all("Einsum", 28, |case| assert_close(&node(case, &inputs, DType::F32), &want, 1e-5));
+        let cast = |f: &dyn Fn(&Tensor) -> Tensor| inputs.iter().map(f).collect::<Vec<_>>();
+        let wide = cast(&|x| Tensor::new(&x.dims, &doubles(x)));
+        let got = node(Case::new("Einsum", 28), &wide, DType::F64).to_vec::<f64>();
+        assert_close(&Tensor::new(&want.dims, &got.iter().map(|&y| y as f32).collect::<Vec<_>>()), &want, 1e-6);
+        let halves =
+            |x: &Tensor| Tensor::new(&x.dims, &x.to_vec::<f32>().into_iter().map(F16::round).collect::<Vec<_>>());
+        let got = node(Case::new("Einsum", 28), &cast(&halves), DType::F16).to_vec::<F16>();
+        assert_close(&Tensor::new(&want.dims, &got.iter().map(|y| y.wide()).collect::<Vec<_>>()), &want, 1e-2);
+    }
+}
+
+#[test]
+fn equations_that_say_nothing_are_refused() {
+    let x = Tensor::random(&[3, 4], 1);
+    let cases = [
+        ("ij,jk", "inputs: [2, 1]"),
+        ("ijk->k", "is not for input 0 of rank 2"),
+        ("i1->i", "holds '1'"),
+        ("ij->ik", "'ik' can't be made"),
+        ("ij->ii", "'ii' can't be made"),
+        ("...->", "loses what the dots stand for"),
+    ];
+    for (equation, part) in cases {
+        let case = Case::new("Einsum", 28).text("equation", equation).input(&x).output(DType::F32, &[3, 4]);
+        let (_, text) = case.rejection();
+        assert!(text.contains(part), "{equation}: {text}");
+    }
+    let case = Case::new("Einsum", 28).text("equation", "ij,jk->ik").input(&x).input(&x);
+    let error = case.output(DType::F32, &[3, 4]).try_run().unwrap_err();
+    assert!(error.contains("an index of the equation is 4 and, in input 1, 3"), "{error}");
+}
+
+#[test]
+fn determinants() {
+    let by_rows = |x: &[f64], n: usize| {
+        // Laplace, along the first row.
+        fn det(x: &[f64], n: usize) -> f64 {
+            if n == 0 {
+                return 1.0;
+            }
+            let minor = |skip: usize| -> Vec<f64> { (n..n * n).filter(|k| k % n != skip).map(|k| x[k]).collect() };
+            (0..n).map(|k| if k % 2 == 0 { x[k] } else { -x[k] } * det(&minor(k), n - 1)).sum()
+        }
+        det(x, n)
+    };
+    for (dims, y) in [
+        (&[2i64, 2][..], &[][..]),
+        (&[3, 5, 5], &[3]),
+        (&[2, 2, 1, 1], &[2, 2]),
+        (&[2, 0, 0], &[2]),
+        (&[4, 7, 7], &[4]),
+    ] {
+        let n = dims[dims.len() - 1] as usize;
+        let x = Tensor::random(dims, 3);
+        let count = y.iter().product::<i64>() as usize;
+        let want: Vec<f32> = (0..count).map(|k| by_rows(&doubles(&x)[k * n * n..][..n * n], n) as f32).collect();
+        let want = Tensor::new(y, &want);
+        on_all("Det", 22, |case| assert_close(&case.input(&x).output(DType::F32, y).run()[0], &want, 1e-5));
+        let wide = Tensor::new(dims, &doubles(&x));
+        let got = Case::new("Det", 22).input(&wide).output(DType::F64, y).run()[0].to_vec::<f64>();
+        assert_close(&Tensor::new(y, &got.iter().map(|&y| y as f32).collect::<Vec<_>>()), &want, 1e-6);
+    }
+    let singular = Tensor::new(&[2, 2], &[1.0f32, 2.0, 2.0, 4.0]);
+    assert_eq!(Case::new("Det", 22).input(&singular).output(DType::F32, &[]).run()[0].to_vec::<f32>(), [0.0]);
+    let x = Tensor::random(&[2, 3], 1);
+    let error = Case::new("Det", 22).input(&x).output(DType::F32, &[]).try_run().unwrap_err();
+    assert!(error.contains("are not square"), "{error}");
+}
