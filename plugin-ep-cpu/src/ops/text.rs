@@ -1,9 +1,11 @@
 //! Texts: joined, cut, normalised, cast, counted. They are owned values, so these kernels allocate.
 //!
-//! `grams` counts runs of words; `layout` gives texts other dimensions.
+//! `grams` counts runs of words; `layout` gives texts other dimensions, `pick` takes some of them, `pattern` matches them.
 
 mod grams;
 mod layout;
+mod pattern;
+mod pick;
 
 use super::broadcast::Broadcast;
 use core::str::FromStr;
@@ -13,24 +15,32 @@ use ortolan_ep_kit::element::set;
 use ortolan_ep_kit::{
     Args, Bool, DType, Fault, Ints, Item, Kernel, NodeView, Op, Plain, Reject, Shapes, Slot, Texts, any,
 };
+use pattern::full_match;
+use pick::{choose, concat as join, gather, transpose};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
     Kernel::new("Cast", (9, 28), "cast", any!(print)).types(&[("T1", PRINTED), ("T2", TEXTS)]).at(ENDS).items(),
     Kernel::new("Cast", (9, 28), "cast", any!(read)).types(&[("T1", TEXTS), ("T2", READ)]).at(ENDS).items(),
+    Kernel::new("Concat", (4, 13), "concat", any!(join)).types(&[("T", TEXTS)]).items(),
     Kernel::new("Equal", (19, 19), "equal", any!(equal)).types(&[("T", TEXTS)]).items(),
     Kernel::new("Flatten", (1, 25), "flatten", any!(rename)).types(&[("T", TEXTS)]).items(),
+    Kernel::new("Gather", (1, 13), "gather", any!(gather)).types(&[("T", TEXTS)]).items(),
+    Kernel::new("RegexFullMatch", (20, 20), "regexfullmatch", any!(full_match)).types(&[("T1", TEXTS)]).items(),
     Kernel::new("Reshape", (5, 25), "reshape", any!(rename)).types(&[("T", TEXTS)]).unread(&[1]).items(),
     Kernel::new("Squeeze", (1, 25), "squeeze", any!(rename)).types(&[("T", TEXTS)]).unread(&[1]).items(),
     Kernel::new("StringConcat", (20, 20), "stringconcat", any!(concat)).types(&[("T", TEXTS)]).items(),
     Kernel::new("StringNormalizer", (10, 10), "stringnormalizer", any!(normalize)).types(&[("T", TEXTS)]).items(),
     Kernel::new("StringSplit", (20, 20), "stringsplit", any!(split)).types(&[("T1", TEXTS)]).items(),
     Kernel::new("TfIdfVectorizer", (9, 9), "tfidfvectorizer", any!(count_grams)).types(&[("T", WORDS)]).items(),
+    Kernel::new("Transpose", (1, 25), "transpose", any!(transpose)).types(&[("T", TEXTS)]).items(),
     Kernel::new("Unsqueeze", (1, 25), "unsqueeze", any!(rename)).types(&[("T", TEXTS)]).unread(&[1]).items(),
+    Kernel::new("Where", (9, 16), "where", any!(choose)).types(&[("B", BOOLS), ("T", TEXTS)]).items(),
 ];
 
 const ENDS: &[Slot] = &[Slot::In(0), Slot::Out(0)];
 const TEXTS: u64 = set(&[DType::Str]);
+const BOOLS: u64 = set(&[DType::Bool]);
 const WORDS: u64 = set(&[DType::Str, DType::I32, DType::I64]);
 const PRINTED: u64 = set(&[
     DType::F32,
