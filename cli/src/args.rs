@@ -30,6 +30,8 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Show which EP would run each node, without running any
     Check(CheckArgs),
+    /// Run the standard's test cases, or others of their form, and compare with their outputs
+    Conformance(ConformanceArgs),
     /// List, describe and verify EPs
     #[command(subcommand)]
     Ep(EpCommand),
@@ -204,6 +206,30 @@ pub struct EpVerifyArgs {
     /// Refuse a library that belongs to another user, rather than warn
     #[arg(long)]
     pub strict: bool,
+    /// Print one JSON document and nothing else
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `ortolan conformance`
+#[derive(Args, Debug, Clone)]
+pub struct ConformanceArgs {
+    /// A folder of cases, each a folder with model.onnx and test_data_set_0, 1 …, or one case
+    pub folder: PathBuf,
+    /// Run only cases whose names hold this text
+    #[arg(long, value_name = "TEXT")]
+    pub only: Option<String>,
+    /// Cases that are set aside: lines of NAME: EVIDENCE, and one of "at least N pass"
+    #[arg(long, value_name = "FILE")]
+    pub expect: Option<PathBuf>,
+    /// Relative difference that is let pass, or two steps of a 16-bit type if that is more
+    #[arg(long, value_name = "R", default_value_t = 1e-3)]
+    pub rtol: f64,
+    /// Absolute difference that is let pass
+    #[arg(long, value_name = "A", default_value_t = 1e-5)]
+    pub atol: f64,
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,

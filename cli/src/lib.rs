@@ -14,6 +14,7 @@ mod port;
 mod profile;
 mod progress;
 mod random;
+mod same;
 mod session;
 mod show;
 mod table;
@@ -53,7 +54,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>, out: &mut dyn Write, err: &
 /// Commands that show what was refused need no log lines about it.
 fn log_level(command: &Command) -> LevelFilter {
     match command {
-        Command::Ep(_) | Command::Doctor(_) | Command::Explain(_) => LevelFilter::OFF,
+        Command::Ep(_) | Command::Doctor(_) | Command::Explain(_) | Command::Conformance(_) => LevelFilter::OFF,
         _ => LevelFilter::WARN,
     }
 }
@@ -64,6 +65,7 @@ fn dispatch(command: &Command, out: &mut dyn Write, err: &mut dyn Write) -> Resu
         Command::Bench(args) => cmd::bench::run(args, out, err),
         Command::Check(args) => cmd::check::run(args, out),
         Command::Inspect(args) => cmd::inspect::run(args, out),
+        Command::Conformance(args) => cmd::conformance::run(args, out),
         Command::Ep(EpCommand::List(args)) => cmd::ep::list(args, out),
         Command::Ep(EpCommand::Info(args)) => cmd::ep::info(args, out),
         Command::Ep(EpCommand::Verify(args)) => cmd::ep::verify(args, out),

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod conformance;
 pub mod doctor;
 pub mod ep;
 pub mod explain;

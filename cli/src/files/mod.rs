@@ -3,7 +3,7 @@
 mod json;
 mod names;
 mod npy;
-mod pb;
+pub mod pb;
 mod picture;
 
 use std::fs::File;
@@ -24,15 +24,16 @@ pub fn read(path: &Path, port: &Port) -> Result<Value> {
         let message = format!("{}: files that end in '.{ending}' are not read", place());
         return Err(Error::usage(codes::INPUT_FORM, message));
     }
-    if !matches!(port.ty.held(), PortType::Tensor { .. } | PortType::Unknown) && ending != "json" {
-        let message = format!("{}: the input takes a {}, which only .json can hold", place(), port.ty);
+    let whole = !matches!(port.ty.held(), PortType::Tensor { .. } | PortType::Unknown);
+    if whole && !["json", "pb"].contains(&ending.as_str()) {
+        let message = format!("{}: the input takes a {}, which only .json and .pb can hold", place(), port.ty);
         return Err(Error::usage(codes::INPUT_FORM, message));
     }
     let bytes = read_file(path).map_err(|e| e.at(format_args!("input '{}'", port.name)))?;
     let tensor = |t: Result<Tensor, String>| t.map(|t| wrap(t.into(), &port.ty));
     match ending.as_str() {
         "npy" => tensor(npy::read(&bytes)),
-        "pb" => tensor(pb::read(&bytes)),
+        "pb" => pb::read_value(&bytes, &port.ty),
         "json" => json::read(&bytes, &port.ty),
         _ => tensor(picture::read(&bytes, port)),
     }

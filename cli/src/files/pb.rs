@@ -1,17 +1,70 @@
-//! ONNX's `TensorProto` as a file: tensors of every type, those that `.npy` lacks among them.
+//! ONNX's values as files: a `TensorProto`, which holds tensors of every type, those that `.npy` lacks among them; a
+//! `SequenceProto` or `OptionalProto` where the model takes one.
 
-use ortolan::value::Tensor;
+use ortolan::value::{Tensor, Value};
 use ortolan_graph::LoadOptions;
 use ortolan_graph::ir::Data;
-use ortolan_graph::proto::{GraphProto, IR_VERSION, ModelProto, OperatorSetIdProto, TensorProto};
+use ortolan_graph::proto::{
+    GraphProto, IR_VERSION, ModelProto, OperatorSetIdProto, OptionalProto, SequenceProto, TensorProto,
+};
 use prost::Message;
+
+use crate::port::PortType;
+
+/// The value of a type in the bytes of a file; the error is a sentence. An optional may be there as what it holds.
+pub fn read_value(file: &[u8], ty: &PortType) -> Result<Value, String> {
+    match ty {
+        PortType::Sequence(item) => {
+            let list = SequenceProto::decode(file).map_err(|e| format!("it is no SequenceProto: {e}"))?;
+            sequence(list, item)
+        }
+        PortType::Optional(item) => match OptionalProto::decode(file) {
+            Ok(optional) if is_optional(&optional, item) => self::optional(optional, item),
+            _ => Ok(Value::Optional(Some(read_value(file, item)?.into()))),
+        },
+        PortType::Map(..) => Err("maps are read from .json only".into()),
+        PortType::Tensor { .. } | PortType::Unknown => read(file).map(Value::Tensor),
+    }
+}
+
+/// Whether the bytes mean an optional, and not what it holds, whose fields have the same numbers.
+fn is_optional(found: &OptionalProto, item: &PortType) -> bool {
+    const TENSOR: i32 = 1;
+    match item {
+        PortType::Tensor { .. } | PortType::Unknown => found.elem_type == 0 || found.tensor_value.is_some(),
+        _ => found.elem_type != TENSOR,
+    }
+}
+
+fn sequence(list: SequenceProto, item: &PortType) -> Result<Value, String> {
+    let items: Result<Vec<Value>, String> = match item {
+        PortType::Sequence(inner) => list.sequence_values.into_iter().map(|s| sequence(s, inner)).collect(),
+        PortType::Optional(inner) => list.optional_values.into_iter().map(|o| optional(o, inner)).collect(),
+        PortType::Map(..) => Err("maps are read from .json only".into()),
+        _ => list.tensor_values.into_iter().map(|t| tensor(t).map(Value::Tensor)).collect(),
+    };
+    items.map(Value::sequence)
+}
+
+fn optional(value: OptionalProto, item: &PortType) -> Result<Value, String> {
+    let held = match (value.tensor_value, value.sequence_value, value.optional_value, item) {
+        (Some(t), ..) => Some(tensor(t).map(Value::Tensor)?),
+        (_, Some(s), _, PortType::Sequence(inner)) => Some(sequence(s, inner)?),
+        (_, _, Some(o), PortType::Optional(inner)) => Some(optional(*o, inner)?),
+        _ => None,
+    };
+    Ok(Value::Optional(held.map(Into::into)))
+}
 
 /// The tensor in the bytes of a file; the error is a sentence.
 ///
 /// It is read as the only constant of a model, so that every form of data that models may have is understood, and checked,
 /// by the one reader that there is.
 pub fn read(file: &[u8]) -> Result<Tensor, String> {
-    let tensor = TensorProto::decode(file).map_err(|e| format!("it is no TensorProto: {e}"))?;
+    tensor(TensorProto::decode(file).map_err(|e| format!("it is no TensorProto: {e}"))?)
+}
+
+fn tensor(tensor: TensorProto) -> Result<Tensor, String> {
     if tensor.data_type == 0 {
         return Err("it is no TensorProto: it states no element type".into());
     }

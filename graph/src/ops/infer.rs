@@ -20,6 +20,7 @@ pub struct InferCx<'a> {
     pub exprs: &'a mut ExprTable,
     node: &'a Node,
     id: NodeId,
+    nodes: &'a [Node],
     values: &'a mut Vec<Value>,
     constants: &'a [Constant],
     assumptions: &'a mut Vec<Assumption>,
@@ -40,6 +41,7 @@ pub(crate) fn run(graph: &mut Graph, id: NodeId) -> Result<SmallVec<[Inferred; 2
         exprs: &mut graph.exprs,
         node,
         id,
+        nodes: &graph.nodes,
         values: &mut graph.values,
         constants: &graph.constants,
         assumptions: &mut graph.assumptions,
@@ -125,10 +127,29 @@ impl InferCx<'_> {
         let value = self.input_value(i)?;
         let tensor = self.tensor(i).filter(|t| matches!(t.dtype, DType::I64 | DType::I32))?;
         let count = self.fixed_elements(tensor.dims.as_ref()?)?;
-        let made: SmallVec<[ExprId; 8]> =
-            (0..count).map(|at| self.exprs.symbol_of(value, at, SymbolKind::Element)).collect();
-        self.values[value.index()].known = Some(made.as_slice().into());
+        let source = self.renamed(value);
+        let made: SmallVec<[ExprId; 8]> = match &self.values[source.index()].known {
+            Some(known) => SmallVec::from_slice(known),
+            None => (0..count).map(|at| self.exprs.symbol_of(source, at, SymbolKind::Element)).collect(),
+        };
+        for v in [source, value] {
+            self.values[v.index()].known = Some(made.as_slice().into());
+        }
         Some(made)
+    }
+
+    /// The value that was made, of one that only has its elements under other dims: nothing runs that could tell them.
+    fn renamed(&self, mut value: ValueId) -> ValueId {
+        const RENAMES: &[&str] = &["Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
+        while let Some((n, 0)) = self.values[value.index()].producer {
+            let node = &self.nodes[n.index()];
+            let source = node.inputs.first().copied().flatten();
+            match source.filter(|_| node.domain.is_empty() && RENAMES.contains(&&*node.op)) {
+                Some(source) => value = source,
+                None => break,
+            }
+        }
+        value
     }
 
     fn fixed_elements(&self, dims: &Dims) -> Option<u32> {

@@ -541,3 +541,43 @@ pub struct SimpleShardedDimProto {
     #[prost(int64, tag = "3")]
     pub num_shards: i64,
 }
+
+/// A list of values as a file of its own, as the standard's test data has them.
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceProto {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What kind the items are of: 1 tensors, 3 sequences, 4 maps, 5 optionals.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    /// Items that are tensors.
+    #[prost(message, repeated, tag = "3")]
+    pub tensor_values: Vec<TensorProto>,
+    /// Items that are sequences.
+    #[prost(message, repeated, tag = "5")]
+    pub sequence_values: Vec<SequenceProto>,
+    /// Items that are optionals.
+    #[prost(message, repeated, tag = "7")]
+    pub optional_values: Vec<OptionalProto>,
+}
+
+/// A value or none, as a file of its own.
+#[derive(Clone, PartialEq, Message)]
+pub struct OptionalProto {
+    /// Name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// What kind the value is of; 0 for none.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    /// A tensor.
+    #[prost(message, optional, tag = "3")]
+    pub tensor_value: Option<TensorProto>,
+    /// A sequence.
+    #[prost(message, optional, tag = "5")]
+    pub sequence_value: Option<SequenceProto>,
+    /// An optional.
+    #[prost(message, optional, boxed, tag = "7")]
+    pub optional_value: Option<Box<OptionalProto>>,
+}
