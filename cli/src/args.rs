@@ -218,7 +218,7 @@ pub struct ConformanceArgs {
     pub folder: PathBuf,
     /// Run only cases whose names hold this text
     #[arg(long, value_name = "TEXT")]
-    pub only: Option<String>,
+    pub filter: Option<String>,
     /// Cases that are set aside: lines of NAME: EVIDENCE, and one of "at least N pass"
     #[arg(long, value_name = "FILE")]
     pub expect: Option<PathBuf>,

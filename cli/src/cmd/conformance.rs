@@ -58,7 +58,8 @@ struct Document {
     eps: Vec<String>,
     passed: usize,
     failed: usize,
-    refused: usize,
+    /// Refused by all EPs.
+    skipped: usize,
     set_aside: usize,
     /// How many have to pass.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,7 +102,7 @@ pub fn run(args: &ConformanceArgs, out: &mut dyn Write) -> Result<bool> {
         eps: eps.names().map(str::to_owned).collect(),
         passed,
         failed: count(End::Failed),
-        refused: count(End::Refused),
+        skipped: count(End::Refused),
         set_aside: all.iter().filter(|c| c.evidence.is_some()).count(),
         least: expected.least,
         cases: all.into_iter().filter(|c| c.end != End::Passed || c.evidence.is_some()).collect(),
@@ -146,7 +147,7 @@ fn folders(args: &ConformanceArgs) -> Result<Vec<(String, PathBuf)>> {
         let paths = entries.map(|entry| Ok(entry.map_err(unreadable)?.path())).collect::<Result<Vec<_>>>()?;
         paths.into_iter().filter(|path| model(path).is_file()).map(|path| (named(&path), path)).collect()
     };
-    all.retain(|(name, _)| args.only.as_ref().is_none_or(|only| name.contains(only.as_str())));
+    all.retain(|(name, _)| args.filter.as_ref().is_none_or(|text| name.contains(text.as_str())));
     all.sort();
     match all.is_empty() {
         true => Err(Error::usage(codes::ARGUMENT, format!("{}: there is no case in it", args.folder.display()))
@@ -204,12 +205,12 @@ fn text(d: &Document) -> String {
         let why = c.evidence.as_ref().or(c.why.as_ref()).map_or("", String::as_str);
         let _ = writeln!(text, "{}: {end}: {}", c.name, why.lines().next().unwrap_or_default());
     }
-    let all = d.passed + d.failed + d.refused;
-    let _ = write!(text, "{} on {}: {} of {all} passed", d.folder, d.eps.join(", "), d.passed);
-    let _ = writeln!(text, ", {} failed, {} refused; {} are set aside", d.failed, d.refused, d.set_aside);
     if let Some(least) = d.least.filter(|&least| d.passed < least) {
         let _ = writeln!(text, "{least} have to pass");
     }
+    let _ = writeln!(text, "{} on {}; {} are set aside", d.folder, d.eps.join(", "), d.set_aside);
+    // Scripts read the last line.
+    let _ = writeln!(text, "{} passed, {} failed, {} skipped", d.passed, d.failed, d.skipped);
     text
 }
 

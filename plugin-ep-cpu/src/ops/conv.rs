@@ -1,9 +1,10 @@
-//! Convolution; its transpose in `transposed`, that along time in `causal`, that with moved taps in `deform`. Constant filters
-//! are packed ahead; a bias, a tensor that is added and an activation are taken over.
+//! Convolution; its transpose in `transposed`, that along time in `causal`, that with moved taps in `deform`, f64 in
+//! `wide`. Constant filters are packed ahead; a bias, a tensor that is added and an activation are taken over.
 
 mod causal;
 mod deform;
 mod transposed;
+mod wide;
 
 use super::epilogue::{Finish, Takes};
 use super::narrow::{Bf16, F16};
@@ -20,6 +21,7 @@ use ortolan_ep_kit::{
 };
 use std::sync::{Mutex, PoisonError};
 use transposed::{Transposed, transposed};
+use wide::{conv as conv_wide, turned};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
@@ -27,8 +29,10 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("CausalConvWithState", (27, 27), "causalconv", widened!(Causal, causal => F16 Bf16)).fallback(),
     Kernel::new("Conv", (1, 22), "conv", any!(conv: f32)),
     Kernel::new("Conv", (1, 22), "conv", widened!(Conv, conv => F16 Bf16)).fallback(),
+    Kernel::new("Conv", (1, 22), "conv", any!(conv_wide: f64)).fallback(),
     Kernel::new("ConvTranspose", (1, 22), "convtranspose", any!(transposed: f32)),
     Kernel::new("ConvTranspose", (1, 22), "convtranspose", widened!(Transposed, transposed => F16 Bf16)).fallback(),
+    Kernel::new("ConvTranspose", (1, 22), "convtranspose", any!(turned: f64)).fallback(),
     Kernel::new("DeformConv", (19, 22), "deformconv", any!(deform: f32)),
     Kernel::new("DeformConv", (19, 22), "deformconv", widened!(Deform, deform => F16 Bf16)).fallback(),
 ];

@@ -143,7 +143,18 @@ impl Op for Transposed {
     }
 }
 
+impl Bound {
+    /// The window, and channels and filters of a group.
+    pub fn sizes(&self) -> Option<(&Geometry, usize, usize)> {
+        self.geometry.as_ref().map(|geometry| (geometry, self.ins, self.outs))
+    }
+}
+
 impl Transposed {
+    pub fn groups(&self) -> usize {
+        self.groups
+    }
+
     /// What some lines of the input give to the taps.
     fn gemm(&self, bound: &Bound, geometry: &Geometry, lines: usize) -> Gemm {
         Gemm::new(self.isa, bound.outs * geometry.taps(), lines * geometry.output[2], bound.ins)

@@ -135,7 +135,8 @@ pub(super) fn dft<T: Value<Wide: Real>>(op: &Dft, dims: &Ints, args: &mut Args<'
     (out[axis], out[rank - 1]) = (made as i64, along.parts[1] as i64); // the host refuses what is no size
     let (par, x) = (args.par(), args.input::<T>(0));
     let y = args.emit::<T>(0, &out)?;
-    if y.is_empty() {
+    if y.is_empty() || len == 0 {
+        y.fill(T::default()); // sums of nothing
         return Ok(());
     }
     let plan = op.kept.plan(len)?;
@@ -320,7 +321,7 @@ mod tests {
     /// The sum that defines value `k`, of signals of `have` values.
     fn sum(x: impl Fn(usize) -> (f64, f64), have: usize, len: usize, k: usize, sign: f64) -> (f64, f64) {
         (0..have.min(len)).fold((0.0, 0.0), |(a, b), j| {
-            let (sin, cos) = (sign * TAU * (j * k % len) as f64 / len as f64).sin_cos();
+            let (sin, cos) = (sign * TAU * (j * k % len.max(1)) as f64 / len as f64).sin_cos();
             let (re, im) = x(j);
             (a + re * cos - im * sin, b + re * sin + im * cos)
         })
@@ -338,7 +339,7 @@ mod tests {
                 (f64::from(values[at]), if parts == 2 { f64::from(values[at + 1]) } else { 0.0 })
             };
             let (a, b) = sum(value, dims[axis], len, k, if inverse { 1.0 } else { -1.0 });
-            let scale = if inverse { len as f64 } else { 1.0 };
+            let scale = if inverse { len.max(1) as f64 } else { 1.0 };
             out.extend([(a / scale) as f32, (b / scale) as f32]);
         }
         let mut to = x.dims.clone();
@@ -356,6 +357,7 @@ mod tests {
             (&[40, 6, 2], 0, None),
             (&[2, 1, 2], 1, Some(1)),
             (&[0, 4, 1], 1, None),
+            (&[2, 0, 1], 1, None),
         ] {
             let x = Tensor::random(dims, 1);
             let n = len.unwrap_or(dims[axis] as usize);

@@ -31,7 +31,7 @@ impl Pick {
 fn steps(dims: &[i64]) -> Ints {
     let mut steps = Ints::from_elem(1, dims.len());
     for k in (0..dims.len().saturating_sub(1)).rev() {
-        steps[k] = steps[k + 1] * dims[k + 1];
+        steps[k] = steps[k + 1].saturating_mul(dims[k + 1]);
     }
     steps
 }
@@ -100,7 +100,7 @@ pub(super) fn concat(op: &Pick, (): &(), args: &mut Args<'_>) -> Run {
                 first.dims, texts.dims
             )));
         }
-        dims[axis] += texts.dims[axis];
+        dims[axis] = dims[axis].saturating_add(texts.dims[axis]);
     }
     let outer = count(&dims[..axis]);
     let pieces = (0..outer).flat_map(|o| all.iter().map(move |texts| (o, texts)));
