@@ -11,7 +11,7 @@ use snapbox::file;
 fn help_is_the_contract() {
     let place = Place::new();
     place.ortolan(&["--help"]).assert().success().stdout_eq(file!["snapshots/help.txt"]);
-    for command in ["inspect", "doctor", "explain"] {
+    for command in ["inspect", "conformance", "doctor", "explain"] {
         let snapshot = snapbox::Data::read_from(
             &std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/snapshots/help-{command}.txt")),
             None,
