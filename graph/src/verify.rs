@@ -1,7 +1,7 @@
 //! Invariants of a graph, checked after loading and, in debug builds and tests, after each pass.
 //!
 //! * Ids point into their tables.
-//! * A node stands in one body, once, and knows which; bodies name their nodes, and nodes their bodies.
+//! * A node stands in one body, once, and knows which; a body belongs to one node, once, and both name the other.
 //! * What a node reads is made before it, or a constant, in its own graph or one around it.
 //! * A value that a node makes names that node as its producer; nobody else makes it.
 //! * Known integers are as many as the elements of their value.
@@ -19,8 +19,13 @@ pub fn verify(graph: &Graph) -> Result<()> {
     if graph.bodies.is_empty() {
         return Err(broken("there is no graph"));
     }
-    let mut check =
-        Check { graph, seen: HashSet::new(), defined: vec![false; graph.values.len()], constants: Vec::new() };
+    let mut check = Check {
+        graph,
+        seen: HashSet::new(),
+        defined: vec![false; graph.values.len()],
+        entered: HashSet::new(),
+        constants: Vec::new(),
+    };
     for (value, id) in graph.values.iter().zip((0..).filter_map(ValueId::from_index)) {
         check.value(value)?;
         if value.constant.is_some() {
@@ -36,6 +41,8 @@ struct Check<'a> {
     seen: HashSet<NodeId>,
     /// Values that may be read at the place at hand.
     defined: Vec<bool>,
+    /// Bodies that were met.
+    entered: HashSet<GraphId>,
     /// All constants by their graphs.
     constants: Vec<(GraphId, ValueId)>,
 }
@@ -44,6 +51,9 @@ impl Check<'_> {
     fn body(&mut self, id: GraphId, parent: Option<NodeId>) -> Result<()> {
         let body = self.graph.bodies.get(id.index()).ok_or_else(|| broken(format!("there is no graph {id}")))?;
         let place = |e: Error| e.within(format!("graph {id}"));
+        if !self.entered.insert(id) {
+            return Err(place(broken("it stands in two places")));
+        }
         if body.parent != parent {
             return Err(place(broken(format!("its parent is {:?}, but {parent:?} holds it", body.parent))));
         }
