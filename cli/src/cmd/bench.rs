@@ -83,7 +83,7 @@ pub fn run(args: &BenchArgs, out: &mut dyn Write, err: &mut dyn Write) -> Result
     Ok(true)
 }
 
-/// Runs whose mean is in the table of a profile.
+/// Runs whose medians are in the table of a profile.
 const PROFILED: u32 = 10;
 
 /// More runs with a profile, if it was asked for: a trace file of one, or a table of several beside the results.

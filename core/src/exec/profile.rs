@@ -41,22 +41,21 @@ pub struct ProfileEvent {
 impl Profile {
     /// Writes the trace-event format of Chrome and Perfetto: one track per worker, times in µs, parts around their kernels.
     pub fn write_trace(&self, mut to: impl Write) -> io::Result<()> {
+        let named = |what: &str, tid: u32, name: &str| json!({ "name": what, "ph": "M", "pid": 1, "tid": tid, "args": { "name": name } });
+        write!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}", named("process_name", 0, "ortolan"))?;
+        let workers: BTreeSet<u32> = self.events.iter().map(|e| e.worker).collect();
+        for worker in workers {
+            let name = if worker == 0 { "caller".to_owned() } else { format!("worker {worker}") };
+            write!(to, ",\n{}", named("thread_name", worker, &name))?;
+        }
         let start = self.events.iter().map(|e| e.start_ns).min().unwrap_or(0);
-        to.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-        for (at, e) in self.events.iter().enumerate() {
+        for e in &self.events {
             let rate = |n: u64| if e.dur_ns == 0 { 0.0 } else { n as f64 / e.dur_ns as f64 };
             let event = json!({
                 "name": e.name, "cat": e.ep, "ph": "X", "pid": 1, "tid": e.worker,
                 "ts": (e.start_ns - start) as f64 / 1000.0, "dur": e.dur_ns as f64 / 1000.0,
                 "args": { "node": e.place, "gflops": rate(e.flops), "gbps": rate(e.bytes) },
             });
-            let comma = if at > 0 { ",\n" } else { "\n" };
-            write!(to, "{comma}{event}")?;
-        }
-        let workers: BTreeSet<u32> = self.events.iter().map(|e| e.worker).collect();
-        for worker in workers {
-            let name = if worker == 0 { "caller".to_owned() } else { format!("worker {worker}") };
-            let event = json!({ "name": "thread_name", "ph": "M", "pid": 1, "tid": worker, "args": { "name": name } });
             write!(to, ",\n{event}")?;
         }
         to.write_all(b"\n]}\n")
@@ -129,10 +128,11 @@ mod tests {
         profile.write_trace(&mut text).unwrap();
         let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
-        assert_eq!((events[0]["ts"].as_f64(), events[1]["ts"].as_f64()), (Some(2.0), Some(0.0)));
-        assert_eq!((events[0]["tid"].as_u64(), events[0]["args"]["gflops"].as_f64()), (Some(1), Some(2.0)));
-        assert_eq!(events[1]["cat"], "a\"b");
-        assert_eq!((events[2]["ph"].as_str(), events[2]["args"]["name"].as_str()), (Some("M"), Some("worker 1")));
-        assert_eq!(events.len(), 3);
+        let names = [0, 1].map(|at| (events[at]["ph"].as_str(), events[at]["args"]["name"].as_str()));
+        assert_eq!(names, [(Some("M"), Some("ortolan")), (Some("M"), Some("worker 1"))]);
+        assert_eq!((events[2]["ts"].as_f64(), events[3]["ts"].as_f64()), (Some(2.0), Some(0.0)));
+        assert_eq!((events[2]["tid"].as_u64(), events[2]["args"]["gflops"].as_f64()), (Some(1), Some(2.0)));
+        assert_eq!(events[3]["cat"], "a\"b");
+        assert_eq!(events.len(), 4);
     }
 }

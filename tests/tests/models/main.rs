@@ -2,7 +2,9 @@
 //!
 //! `tests/models/manifest.json` pins the models, `golden.json` beside it holds the answers; `tests/scripts/models.py`
 //! fetches the first and made the second. `ORTOLAN_PUBLISHED_MODELS` names the folder it fetched to; without it each
-//! model counts as ignored.
+//! model counts as ignored. So does the cancelling of bert_base without `ORTOLAN_ZOO_MODELS`, a folder that has it.
+
+mod cancel;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
@@ -10,11 +12,14 @@ use ortolan::value::{Tensor, Value};
 use ortolan::{Session, SessionEp};
 use ortolan_graph::ir::DType;
 use ortolan_tests::place;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 const FOLDER: &str = "ORTOLAN_PUBLISHED_MODELS";
+const ZOO: &str = "ORTOLAN_ZOO_MODELS";
+/// Of the published models one whose run is long enough to be cancelled within.
+const LONG: &str = "rapidocr-onnxruntime/ch_PP-OCRv4_det_infer";
 
 static EPS: LazyLock<Vec<Arc<LoadedEp>>> = LazyLock::new(|| {
     let host = || PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
@@ -24,19 +29,36 @@ static EPS: LazyLock<Vec<Arc<LoadedEp>>> = LazyLock::new(|| {
 
 fn main() {
     let golden = read("golden.json");
-    let folder = std::env::var_os(FOLDER).map(PathBuf::from);
-    let mut trials = Vec::new();
+    let mut trials = vec![trial("cancel bert_base".into(), ZOO, "bert_base", |file| {
+        let ids = |name, range| json!({ "name": name, "dtype": "int64", "shape": [1, 128], "range": range });
+        cancel::ends_in_time(file, &json!([ids("input_ids", [0, 30000]), ids("attention_mask", [1, 1])]))
+    })];
     for model in read("manifest.json")["packages"].as_array().into_iter().flatten().flat_map(|p| list(&p["models"])) {
         let name = text(&model["name"]).to_owned();
+        if name == LONG {
+            let inputs = model["inputs"].clone();
+            let cancelled = move |file: &Path| cancel::ends_in_time(file, &inputs);
+            trials.push(trial(format!("cancel {name}"), FOLDER, &name, cancelled));
+        }
         let answers = golden["models"][&name].clone();
-        let file = folder.as_ref().map(|f| f.join(format!("{name}.onnx")));
-        let kind = if file.is_none() { format!("needs {FOLDER}") } else { String::new() };
-        let ignored = file.is_none();
-        let run = move || answers_are_right(&file.unwrap_or_default(), &model, &answers).map_err(Failed::from);
-        trials.push(Trial::test(name, run).with_kind(kind).with_ignored_flag(ignored));
+        trials.push(trial(name.clone(), FOLDER, &name, move |file| answers_are_right(file, &model, &answers)));
     }
-    assert!(trials.len() >= 20, "the manifest lost models");
+    assert!(trials.len() >= 22, "the manifest lost models");
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// A test of a model in the folder that a variable names.
+fn trial(
+    name: String,
+    variable: &str,
+    model: &str,
+    run: impl FnOnce(&Path) -> Result<(), String> + Send + 'static,
+) -> Trial {
+    let file = std::env::var_os(variable).map(|folder| PathBuf::from(folder).join(format!("{model}.onnx")));
+    let kind = if file.is_none() { format!("needs {variable}") } else { String::new() };
+    let ignored = file.is_none();
+    let run = move || run(&file.unwrap_or_default()).map_err(Failed::from);
+    Trial::test(name, run).with_kind(kind).with_ignored_flag(ignored)
 }
 
 fn read(name: &str) -> Json {

@@ -11,6 +11,7 @@ mod threads;
 /// The EP of `tests/fixtures/rust-ep`, linked in. Not as a dependency: cargo takes no workspace inside a member's folder.
 #[path = "../../fixtures/rust-ep/src/lib.rs"]
 mod tiny;
+mod trace;
 
 use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
 use ortolan::{Outputs, Session, SessionEp, TensorView};
