@@ -125,6 +125,7 @@ pub mod testing;
 mod weight;
 mod weights;
 pub mod widen;
+pub mod window;
 
 #[cfg(test)]
 mod tests;

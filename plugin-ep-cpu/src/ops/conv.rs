@@ -8,7 +8,7 @@ mod wide;
 
 use super::epilogue::{Finish, Takes};
 use super::narrow::{Bf16, F16};
-use super::window::{Sizes, Sliding, image};
+use super::window::{self, Sizes, Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{self, Filter, Post};
 use crate::simd::Isa;
@@ -61,18 +61,8 @@ impl Op for Conv {
     type Bound = Bound;
 
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
-        let (x, w) = (node.needs(0)?, node.needs(1)?);
-        if x.rank() != w.rank() || x.rank() < 3 {
-            return Err(Reject::rank(format!(
-                "inputs of ranks {} and {}: both have batch or channels, channels, and spatial dimensions",
-                x.rank(),
-                w.rank()
-            )));
-        }
-        let group = node.int("group")?;
-        let groups = usize::try_from(group).ok().filter(|&g| g > 0);
-        let groups = groups.ok_or_else(|| Reject::attribute(format!("attribute group = {group} is not positive")))?;
-        let window = Sliding::parse(node, x.rank() - 2)?;
+        let (window, groups) = Sliding::of_filters(node, 1)?;
+        let w = node.needs(1)?;
         let sizes = (0..window.spatial).map(|d| w.fixed_dim(2 + d).map(size)).collect::<Option<Sizes>>();
         if let (Some(kernel), Some(sizes)) = (&window.kernel, &sizes)
             && kernel != sizes
@@ -106,7 +96,7 @@ impl Op for Conv {
             )));
         }
         let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
-        let (geometry, _) = self.window.geometry(input, output, &kernel)?;
+        let (geometry, _) = window::geometry(&self.window, input, output, &kernel)?;
         bound.plain = match self.filter {
             Some(_) => None,
             None => {

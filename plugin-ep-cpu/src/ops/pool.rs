@@ -7,7 +7,7 @@ mod unpool;
 
 use super::lane::Lane;
 use super::narrow::{Bf16, F16};
-use super::window::{Sliding, image};
+use super::window::{self, Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{Geometry, Pool, Pooling, max_pool_with_indices};
 use crate::simd::{self, Isa};
@@ -74,7 +74,7 @@ impl Windows {
             return Err(Fault::data(format!("{:?} does not become {:?}", shapes.input(0), shapes.output(0))));
         }
         let kernel = self.window.kernel.as_deref().unwrap_or(&[]);
-        let (geometry, pad_end) = self.window.geometry(input, output, kernel)?;
+        let (geometry, pad_end) = window::geometry(&self.window, input, output, kernel)?;
         bound.planes = batch * channels;
         bound.geometry = Some(geometry);
         bound.pool = Some(Pool::new(self.isa, pooling(pad_end), &geometry));

@@ -3,12 +3,13 @@
 
 use super::elementwise::append;
 use super::matmul::Product;
-use super::window::Window;
+use super::window::{Geometry, small};
 use super::{FLOATS, Settings, input, on, output, product};
 use crate::chain::Chain;
 use crate::recipe::{Buf, Build, Recipe, word};
 use crate::shader::Elem;
-use ortolan_ep_kit::{Cost, Fault, Kernel, NodeView, Op, Reject, Seam, Shapes};
+use ortolan_ep_kit::window::{Sizes, Sliding};
+use ortolan_ep_kit::{Cost, Fault, Kernel, NodeView, Op, Reject, Seam, Shapes, size};
 
 /// Sorted by operator.
 pub const KERNELS: &[Kernel] = &[
@@ -19,7 +20,7 @@ pub const KERNELS: &[Kernel] = &[
 /// What both directions read of a node.
 #[derive(Debug)]
 struct Filters {
-    window: Window,
+    window: Sliding,
     groups: i64,
     elems: Vec<Elem>,
     chain: Chain,
@@ -28,22 +29,12 @@ struct Filters {
 
 impl Filters {
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
-        let (x, w) = (node.needs(0)?, node.needs(1)?);
-        if x.rank() != w.rank() || x.rank() < 3 {
-            return Err(Reject::rank(format!(
-                "inputs of ranks {} and {}: both have batch or channels, channels, and spatial dimensions",
-                x.rank(),
-                w.rank()
-            )));
-        }
-        let groups = node.int("group")?;
-        if groups < 1 {
-            return Err(Reject::attribute(format!("attribute group = {groups} is not positive")));
-        }
+        let (window, groups) = Sliding::of_filters(node, 1)?;
+        let groups = i32::try_from(groups).map_err(|_| Reject::attribute(format!("attribute group is {groups}")))?;
         let count = if node.has_input(2) { 3 } else { 2 };
         Ok(Filters {
-            window: Window::parse(node, x.rank() - 2)?,
-            groups,
+            window: small(window)?,
+            groups: groups.into(),
             elems: (0..count).map(|k| input(node, k)).collect::<Result<_, _>>()?,
             chain: Chain::identity(output(node, 0)?),
             tiles: Settings::of(node).tiles,
@@ -89,7 +80,7 @@ impl Op for Conv {
     fn bind(&self, shapes: &Shapes<'_>, recipe: &mut Recipe) -> Result<(), Fault> {
         recipe.clear();
         let (op, x, w, y) = (&self.0, shapes.input(0), shapes.input(1), shapes.output(0));
-        let geometry = op.window.geometry(&x[2..], &y[2..], &w[2..])?;
+        let geometry = Geometry::new(&op.window, &x[2..], &y[2..], &w[2..])?;
         let (ins, outs) = (w[1], w[0] / op.groups);
         if x[1] != ins * op.groups || y[1] != w[0] || w[0] % op.groups != 0 || x[0] != y[0] {
             return Err(Fault::data(format!(
@@ -142,7 +133,7 @@ impl Op for Conv {
 struct Transposed {
     filters: Filters,
     sized: bool,
-    output_padding: Vec<i64>,
+    output_padding: Sizes,
 }
 
 impl Op for Transposed {
@@ -152,13 +143,13 @@ impl Op for Transposed {
         let filters = Filters::parse(node)?;
         let spatial = node.needs(0)?.rank() - 2;
         let output_padding = node.ints("output_padding").map_or_else(|| vec![0; spatial], <[i64]>::to_vec);
-        if output_padding.len() != spatial {
+        if output_padding.len() != spatial || output_padding.iter().any(|n| *n < 0) {
             return Err(Reject::attribute(format!(
                 "attribute output_padding = {output_padding:?} has no size per dimension"
             )));
         }
         let sized = node.ints("output_shape").is_some_and(|s| !s.is_empty());
-        Ok(Transposed { filters, sized, output_padding })
+        Ok(Transposed { filters, sized, output_padding: output_padding.iter().map(|&n| size(n)).collect() })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -168,7 +159,7 @@ impl Op for Transposed {
     fn bind(&self, shapes: &Shapes<'_>, recipe: &mut Recipe) -> Result<(), Fault> {
         recipe.clear();
         let (op, x, w, y) = (&self.filters, shapes.input(0), shapes.input(1), shapes.output(0));
-        let geometry = op.window.transposed(&x[2..], &y[2..], &w[2..], &self.output_padding, self.sized)?;
+        let geometry = Geometry::transposed(&op.window, &x[2..], &y[2..], &w[2..], &self.output_padding, self.sized)?;
         let (ins, outs) = (w[0] / op.groups, w[1]);
         if x[1] != w[0] || y[1] != outs * op.groups || w[0] % op.groups != 0 || x[0] != y[0] {
             return Err(Fault::data(format!(

@@ -1,9 +1,10 @@
 //! Pooling: the greatest or the mean value of each window, or of each whole image.
 
-use super::window::Window;
+use super::window::{Geometry, small, wide};
 use super::{FLOATS, input, on, output, product};
 use crate::recipe::{Buf, Build, Recipe, word};
 use crate::shader::Elem;
+use ortolan_ep_kit::window::Sliding;
 use ortolan_ep_kit::{Cost, Fault, Kernel, NodeView, Op, Reject, Shapes};
 
 /// Sorted by operator.
@@ -19,7 +20,7 @@ pub const KERNELS: &[Kernel] = &[
 struct Pool {
     elem: Elem,
     /// `None`: the whole image.
-    window: Option<Window>,
+    window: Option<Sliding>,
     average: bool,
     include_pad: bool,
 }
@@ -36,7 +37,7 @@ impl Op for Pool {
             return Err(Reject::shape("output 1 (indices) is asked for"));
         }
         let global = matches!(node.op(), "GlobalAveragePool" | "GlobalMaxPool");
-        let window = if global { None } else { Some(Window::parse(node, rank - 2)?) };
+        let window = if global { None } else { Some(small(Sliding::parse(node, rank - 2)?)?) };
         if window.as_ref().is_some_and(|w| w.kernel.is_none()) {
             return Err(Reject::attribute("attribute kernel_shape is missing"));
         }
@@ -63,8 +64,8 @@ impl Op for Pool {
         let mut params = vec![word(count)?, 0, 0, 0];
         match &self.window {
             Some(window) => {
-                let kernel = window.kernel.as_deref().unwrap_or_default();
-                params.extend(window.geometry(&x[2..], &y[2..], kernel)?.params()?);
+                let kernel: Vec<i64> = window.kernel.iter().flatten().map(|&n| wide(n)).collect();
+                params.extend(Geometry::new(window, &x[2..], &y[2..], &kernel)?.params()?);
             }
             None => {
                 let plane = word(product(&x[2..]))?;

@@ -1,7 +1,7 @@
 //! Transposed convolution: a product makes what each input pixel gives to each tap, then the taps are added up plane by
 //! plane. It works through the input in blocks of lines, so that what lies between stays in the cache.
 
-use super::super::window::{Sizes, Sliding, image};
+use super::super::window::{self, Sizes, Sliding, image};
 use super::super::{Cpu, cost};
 use crate::conv::Geometry;
 use crate::gemm::{Epilogue, Gemm, Lhs, Mat, MatMut, PackedA, Rhs};
@@ -46,16 +46,7 @@ impl Op for Transposed {
     type Bound = Bound;
 
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
-        let (x, w) = (node.needs(0)?, node.needs(1)?);
-        if x.rank() != w.rank() || x.rank() < 3 {
-            let text =
-                format!("inputs of ranks {} and {}: both have spatial dimensions, from rank 3 on", x.rank(), w.rank());
-            return Err(Reject::rank(text));
-        }
-        let group = node.int_if("group").unwrap_or(1);
-        let groups = usize::try_from(group).ok().filter(|&g| g > 0);
-        let groups = groups.ok_or_else(|| Reject::attribute(format!("attribute group = {group} is not positive")))?;
-        let window = Sliding::parse(node, x.rank() - 2)?;
+        let (window, groups) = Sliding::of_filters(node, 1)?;
         let list = node.ints("output_padding").unwrap_or(&[]);
         let output_padding: Sizes = (0..window.spatial).map(|d| list.get(d).map_or(0, |&n| size(n))).collect();
         let sized = node.ints("output_shape").is_some_and(|list| !list.is_empty());
@@ -91,7 +82,7 @@ impl Op for Transposed {
             )));
         }
         let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
-        let geometry = self.window.transposed(input, output, &kernel, &self.output_padding, self.sized)?;
+        let geometry = window::transposed(&self.window, input, output, &kernel, &self.output_padding, self.sized)?;
         let rows = outs.saturating_mul(geometry.taps());
         let line = geometry.output[2];
         bound.lines = geometry.output[0] * geometry.output[1];

@@ -4,7 +4,7 @@ use super::Conv;
 use super::transposed::{self, Transposed};
 use crate::conv::Geometry;
 use crate::ops::float::agree;
-use crate::ops::window::{Sizes, image};
+use crate::ops::window::{self, Sizes, image};
 use ortolan_ep_kit::{Args, Cost, Fault, NodeView, Op, Reject, Shapes, size, split};
 
 /// How much slower than f32 it is.
@@ -45,7 +45,7 @@ impl Op for WideConv {
             agree("input 2", shapes.input_len(2), outs)?;
         }
         let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
-        let (geometry, _) = self.0.window.geometry(input, output, &kernel)?;
+        let (geometry, _) = window::geometry(&self.0.window, input, output, &kernel)?;
         *bound = Bound { geometry: Some(geometry), ins, outs: outs / groups };
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::BYTES;
 use crate::conv::Geometry;
 use crate::igemm::{Bytes, Factor, Finish, IGemm, Left, PackedB, Right, Target, Zero};
 use crate::ops::float::agree;
-use crate::ops::window::{Sizes, Sliding, image};
+use crate::ops::window::{self, Sizes, Sliding, image};
 use crate::ops::{Cpu, cost};
 use crate::simd::Isa;
 use ortolan_ep_kit::parallel::Parallel;
@@ -35,20 +35,14 @@ pub(super) struct Bound {
 impl Filters {
     fn parse(node: &NodeView<'_>, w: usize) -> Result<Self, Reject> {
         let (x, filters) = (node.needs(0)?, node.needs(w)?);
-        if x.rank() != filters.rank() || x.rank() < 3 {
-            let ranks = [x.rank(), filters.rank()];
-            return Err(Reject::rank(format!("images and filters have ranks {ranks:?}, one from 3 on is needed")));
-        }
+        let (window, groups) = Sliding::of_filters(node, w)?;
         for (i, v) in [(0, &x), (w, &filters)] {
             if BYTES & v.dtype().mask() == 0 {
                 return Err(Reject::dtype(format!("input {i} is {}, not i8 or u8", v.dtype())));
             }
         }
-        let group = node.int("group")?;
-        let groups = usize::try_from(group).ok().filter(|&g| g > 0);
-        let groups = groups.ok_or_else(|| Reject::attribute(format!("attribute group = {group} is not positive")))?;
         let signed = [&x, &filters].map(|v| v.dtype() as u32 == DType::I8 as u32);
-        Ok(Filters { isa: Cpu::of(node).isa, w, groups, window: Sliding::parse(node, x.rank() - 2)?, signed })
+        Ok(Filters { isa: Cpu::of(node).isa, w, groups, window, signed })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -70,7 +64,7 @@ impl Filters {
             )));
         }
         let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
-        let (geometry, _) = self.window.geometry(input, output, &kernel)?;
+        let (geometry, _) = window::geometry(&self.window, input, output, &kernel)?;
         *bound = Bound { geometry: Some(geometry), batch, ins, outs: outs / self.groups };
         Ok(())
     }
