@@ -7,6 +7,7 @@
 use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
 use ortolan::pool::{Pool, Work};
 use ortolan::{Session, SessionEp, TensorView};
+use ortolan_tests::ep::own;
 use ortolan_tests::model::{Model, Tensor};
 use ortolan_tests::{decoder, place};
 use std::path::Path;
@@ -45,15 +46,6 @@ fn main() {
         println!("{what:<50} {found:>8.3} {unit:<8} bound {bound}{}", if over { "  TOO MUCH" } else { "" });
     }
     std::process::exit(i32::from(failed));
-}
-
-/// The repository's own EP for processors, found by what it says.
-fn own() -> Arc<LoadedEp> {
-    let host = || PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    let load = |path: &std::path::PathBuf| host().load_file(path).unwrap_or_else(|e| panic!("{e}"));
-    let loaded: Vec<_> = place::renamed_plugins().iter().map(load).collect();
-    let fits = |ep: &&Arc<LoadedEp>| ep.catalogue().iter().any(|row| row.op == "Gemm");
-    loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
 }
 
 /// A library of the repository that carries a layout proof, as all of them do.

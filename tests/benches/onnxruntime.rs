@@ -8,15 +8,15 @@
 //! Both sides take short turns on the same inputs, another one each run. Memory is the peak that loading on one thread and
 //! four runs add to a fresh process that holds the runtime and the inputs; that process is what is subtracted.
 
-use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::host::LoadedEp;
 use ortolan::{Session, SessionEp, TensorView};
 use ortolan_graph::ir::DType;
+use ortolan_tests::ep::own;
 use ortolan_tests::place;
 use serde_json::{Value as Json, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// In the child that measures our memory: the model, and the folder of its inputs.
@@ -136,7 +136,7 @@ fn compare(python: &Path, folder: &Path, name: &str) -> Answer<[Pair; 4]> {
     let mut theirs = Peer::start(python);
     theirs.ask(json!(["inputs", folder, name, inputs.path()]))?;
     theirs.ask(json!(["read", inputs.path()]))?;
-    let (ep, feeds) = (own_ep(), feeds(inputs.path()));
+    let (ep, feeds) = (own(), feeds(inputs.path()));
     for (at, threads) in THREADS.into_iter().enumerate() {
         let mut session = open(&ep, &model, threads)?;
         theirs.ask(json!(["open", model, threads]))?;
@@ -225,15 +225,6 @@ fn numbers(list: &Json) -> Vec<f64> {
     list.as_array().into_iter().flatten().filter_map(Json::as_f64).collect()
 }
 
-/// The repository's own EP for processors, found by what it says.
-fn own_ep() -> Arc<LoadedEp> {
-    let host = || PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    let load = |path: &PathBuf| host().load_file(path).unwrap_or_else(|e| panic!("{e}"));
-    let loaded: Vec<_> = place::renamed_plugins().iter().map(load).collect();
-    let fits = |ep: &&Arc<LoadedEp>| ep.catalogue().iter().any(|row| row.op == "Gemm");
-    loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
-}
-
 fn open(ep: &LoadedEp, model: &Path, threads: u32) -> Answer<Session> {
     Session::builder().eps([SessionEp::from(ep)]).threads(threads).build(model).map_err(|e| e.to_string())
 }
@@ -273,7 +264,7 @@ fn run(session: &Session, feed: &[Input]) -> Answer<f64> {
 
 /// KiB that loading and a run on each input take at most.
 fn own_peak(model: &Path, inputs: &Path) -> u64 {
-    let (ep, feeds) = (own_ep(), feeds(inputs));
+    let (ep, feeds) = (own(), feeds(inputs));
     let before = memory("VmRSS:");
     // The high-water mark begins anew.
     std::fs::write("/proc/self/clear_refs", "5").expect("the kernel lets a process clear its own mark");

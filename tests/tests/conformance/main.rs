@@ -4,10 +4,11 @@
 //! `tests/expectations/conformance.txt` has the cases that are set aside, and how many have to pass: the number only rises.
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use ortolan::host::{PluginHost, ProbePolicy};
+use ortolan::host::Origin;
+use ortolan_tests::ep::own;
 use ortolan_tests::place;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const FOLDER: &str = "ORTOLAN_ONNX_CASES";
 
@@ -26,8 +27,9 @@ fn all_cases_end_as_expected(folder: &OsString) -> Result<(), Failed> {
     args.push(Path::new(folder).join("node").into());
     args.extend(["--threads", "1", "--expect"].map(OsString::from));
     args.push(expected.into());
-    let (name, library) = own();
-    args.extend(["--ep".into(), name.into(), "--ep-path".into(), library.into()]);
+    let ep = own();
+    let Origin::File { path, .. } = ep.origin() else { panic!("it is a library") };
+    args.extend(["--ep".into(), ep.name().into(), "--ep-path".into(), path.into()]);
     let (mut out, mut errors) = (Vec::new(), Vec::new());
     match ortolan_cli::run(args, &mut out, &mut errors) {
         0 => Ok(()),
@@ -36,14 +38,4 @@ fn all_cases_end_as_expected(folder: &OsString) -> Result<(), Failed> {
             Err(format!("exit status {status}\n{}", String::from_utf8_lossy(&said)).into())
         }
     }
-}
-
-/// Name and library of the repository's own EP for processors, found by what it says.
-fn own() -> (String, PathBuf) {
-    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    let named = |path: PathBuf| {
-        let ep = host.load_file(&path).unwrap_or_else(|e| panic!("{e}"));
-        (ep.manifest().device_kinds == ["cpu"]).then(|| (ep.name().to_owned(), path))
-    };
-    place::renamed_plugins().into_iter().find_map(named).expect("cargo has built the plugin for processors")
 }

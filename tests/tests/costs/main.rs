@@ -7,28 +7,16 @@ mod decoder;
 mod heap;
 
 use heap::counted;
-use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::host::LoadedEp;
 use ortolan::{Session, SessionEp, TensorView};
+use ortolan_tests::ep::{load, own};
 use ortolan_tests::model::{Model, Tensor};
 use ortolan_tests::{fixtures, place};
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
 /// Runs that are counted.
 const RUNS: usize = 1000;
-
-fn load(path: &Path) -> Arc<LoadedEp> {
-    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    host.load_file(path).unwrap_or_else(|e| panic!("{e}"))
-}
-
-/// The repository's own EP for processors, found by what it says.
-fn own() -> Arc<LoadedEp> {
-    let loaded: Vec<_> = place::renamed_plugins().iter().map(|path| load(path)).collect();
-    let fits = |ep: &&Arc<LoadedEp>| ep.catalogue().iter().any(|row| row.op == "Gemm");
-    loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
-}
 
 fn session(ep: &Arc<LoadedEp>, model: &Model, threads: u32) -> Session {
     let builder = Session::builder().eps([SessionEp::from(&**ep)]).threads(threads);

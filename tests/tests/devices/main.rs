@@ -7,9 +7,10 @@ mod twins;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ortolan::SessionEp;
-use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::host::LoadedEp;
+use ortolan_tests::ep::load;
 use ortolan_tests::place;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where the conformance cases are.
@@ -33,11 +34,6 @@ impl Eps {
     fn host(&self) -> impl Iterator<Item = SessionEp> + '_ {
         self.host.iter().map(|ep| SessionEp::from(&**ep))
     }
-}
-
-fn load(path: &Path) -> Arc<LoadedEp> {
-    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    host.load_file(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn main() {

@@ -7,10 +7,11 @@
 mod cancel;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::host::LoadedEp;
 use ortolan::value::{Tensor, Value};
 use ortolan::{Session, SessionEp};
 use ortolan_graph::ir::DType;
+use ortolan_tests::ep::load;
 use ortolan_tests::place;
 use serde_json::{Value as Json, json};
 use std::path::{Path, PathBuf};
@@ -21,11 +22,8 @@ const ZOO: &str = "ORTOLAN_ZOO_MODELS";
 /// Of the published models one whose run is long enough to be cancelled within.
 const LONG: &str = "rapidocr-onnxruntime/ch_PP-OCRv4_det_infer";
 
-static EPS: LazyLock<Vec<Arc<LoadedEp>>> = LazyLock::new(|| {
-    let host = || PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    let load = |path: &PathBuf| host().load_file(path).unwrap_or_else(|e| panic!("{e}"));
-    place::renamed_plugins().iter().map(load).collect()
-});
+static EPS: LazyLock<Vec<Arc<LoadedEp>>> =
+    LazyLock::new(|| place::renamed_plugins().iter().map(|path| load(path)).collect());
 
 fn main() {
     let golden = read("golden.json");

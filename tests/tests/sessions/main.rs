@@ -13,18 +13,12 @@ mod threads;
 mod tiny;
 mod trace;
 
-use ortolan::host::{LoadedEp, PluginHost, ProbePolicy};
+use ortolan::host::LoadedEp;
 use ortolan::{Outputs, Session, SessionEp, TensorView};
+use ortolan_tests::ep::{load, own};
+use ortolan_tests::fixtures;
 use ortolan_tests::model::{Model, Tensor};
-use ortolan_tests::{fixtures, place};
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
-
-/// Loads one library, without a probe.
-fn load(path: &Path) -> Arc<LoadedEp> {
-    let host = PluginHost::builder().only_given_paths().probe(ProbePolicy::Never).build();
-    host.load_file(path).unwrap_or_else(|e| panic!("{e}"))
-}
 
 /// The EPs that take part, each loaded once.
 struct Eps {
@@ -41,15 +35,6 @@ static EPS: LazyLock<Eps> = LazyLock::new(|| Eps {
     fake: load(&fixtures::fake()),
     own: own(),
 });
-
-/// Found by what it says: it runs Gemm on processors.
-fn own() -> Arc<LoadedEp> {
-    let loaded: Vec<_> = place::renamed_plugins().iter().map(|path| load(path)).collect();
-    let fits = |ep: &&Arc<LoadedEp>| {
-        ep.manifest().device_kinds == ["cpu"] && ep.catalogue().iter().any(|row| row.op == "Gemm")
-    };
-    loaded.iter().find(fits).cloned().expect("cargo has built the repository's plugin for processors")
-}
 
 fn session_ep(ep: &Arc<LoadedEp>) -> SessionEp {
     SessionEp::from(&**ep)
