@@ -8,7 +8,7 @@ use crate::numbers::{self, Number};
 /// How far numbers may be apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
-    /// Relative; two steps of a narrow float type count if they are more.
+    /// Relative; two steps of bf16 count for it if they are more.
     pub relative: f64,
     /// Absolute.
     pub absolute: f64,
@@ -62,13 +62,9 @@ fn tensors(found: &Tensor, wanted: &Tensor, tolerance: Tolerance) -> Option<Stri
     Some(format!("element {at} is {a}, wanted is {b} ({} of {all} are off)", 1 + off.count()))
 }
 
-/// What two steps of a narrow float type are in proportion, as the standard's own runner has it.
+/// What two steps of bf16 are in proportion, as the standard's own runner has it.
 fn step(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 2.0 / 1024.0,
-        DType::Bf16 => 2.0 / 128.0,
-        _ => 0.0,
-    }
+    if dtype == DType::Bf16 { 2.0 / 128.0 } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -80,6 +76,9 @@ mod tests {
     #[test]
     fn what_differs_is_told() {
         let floats = |x: &[f32]| Value::from(x.to_vec());
+        // 1, and what lies two steps above it.
+        let narrow = |dtype, bits: u16| Value::from(Tensor::from_bytes(dtype, &[1], &bits.to_ne_bytes()).unwrap());
+        let (half, brain) = (|bits| narrow(DType::F16, bits), |bits| narrow(DType::Bf16, bits));
         let cases = [
             (floats(&[1.0, f32::NAN]), floats(&[1.0005, f32::NAN]), None),
             (
@@ -89,6 +88,10 @@ mod tests {
             ),
             (floats(&[1.0]), Value::from(vec![1.0f64]), Some("it is float [1], wanted is double [1]")),
             (Value::from(vec![1i64, 2]), Value::from(vec![1i64, 3]), Some("element 1 is 2, wanted is 3")),
+            (half(0x3c00), half(0x3c01), None),
+            (half(0x3c00), half(0x3c02), Some("element 0 is")),
+            (brain(0x3f80), brain(0x3f82), None),
+            (brain(0x3f80), brain(0x3f83), Some("element 0 is")),
             (Value::Optional(None), Value::Optional(Some(floats(&[1.0]).into())), Some("it is none")),
             (Value::Optional(Some(floats(&[1.0]).into())), floats(&[1.0]), None),
             (Value::sequence([floats(&[1.0])]), Value::sequence([floats(&[2.0])]), Some("item 0: element 0")),
