@@ -56,6 +56,7 @@ pub struct List {
 /// See the module.
 #[derive(Debug)]
 pub struct Bound {
+    gpu: Arc<Gpu>,
     pub sizes: Sizes,
     /// By value; `None` for what nobody computes or reads.
     pub places: Vec<Option<Place>>,
@@ -98,7 +99,9 @@ impl Bound {
                 }
             }
         }
-        let mut bound = Bound { sizes, places, lists: Vec::new(), passes: Vec::new(), params: None, staging: None };
+        let gpu = plan.gpu.clone();
+        let mut bound =
+            Bound { gpu, sizes, places, lists: Vec::new(), passes: Vec::new(), params: None, staging: None };
         bound.place_rest(plan, steps, fixed)?;
         let mut params = Vec::new();
         for &k in steps {
@@ -193,7 +196,7 @@ impl Bound {
                 };
                 resources.push((resource, bytes(outline, &self.sizes, value)?.max(4)));
             }
-            let pipeline = plan.gpu.pipeline(&pass.shader).map_err(|e| e.at(step.node))?;
+            let pipeline = plan.gpu.pipeline(&pass.shader, plan.cache.as_deref()).map_err(|e| e.at(step.node))?;
             params.extend(pass.params.iter().flat_map(|word| word.to_le_bytes()));
             params.resize(params.len().next_multiple_of(PARAM_BYTES as usize), 0);
             self.passes.push(Pass { pipeline, resources, groups: pass.groups, group: None });
@@ -287,6 +290,14 @@ impl Bound {
     /// Whether there is anything to submit.
     pub fn is_empty(&self) -> bool {
         self.passes.is_empty()
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let _turn = self.gpu.turn();
+        self.passes.iter_mut().for_each(|pass| pass.group = None);
+        (self.params, self.staging) = (None, None);
     }
 }
 

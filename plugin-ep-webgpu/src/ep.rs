@@ -1,6 +1,7 @@
 //! The EP of one session: answers claims from the tables, compiles parts, copies values.
 
 use crate::bind::{Bound, Place};
+use crate::cache::Cache;
 use crate::gpu::{Gpu, lock};
 use crate::handle;
 use crate::memory::Slice;
@@ -20,6 +21,8 @@ pub struct WebEp {
     pub(crate) gpu: Arc<Gpu>,
     pub(crate) rows: Rows,
     pub(crate) settings: Settings,
+    /// Pipelines on disk.
+    pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) space: u32,
     pub(crate) space_name: String,
     /// Constants on the device, by their session-wide id: parts share them.
@@ -46,6 +49,7 @@ impl Ep for WebEp {
         let outline = self.rows.outline(program, part, call.symbols(), &self.settings)?;
         let mut plan = Plan {
             gpu: self.gpu.clone(),
+            cache: self.cache.clone(),
             space: self.space,
             held: HashMap::new(),
             lists: HashMap::new(),
@@ -54,7 +58,9 @@ impl Ep for WebEp {
             outline,
         };
         self.bring_constants(call, program, &mut plan)?;
-        compute_fixed(&mut plan, call.symbols())?;
+        let computed = compute_fixed(&mut plan, call.symbols());
+        plan.tell(call);
+        computed?;
         for (k, _) in plan.on_device.iter().enumerate().filter(|(_, on)| **on) {
             call.input_port(k as u32, self.space);
         }

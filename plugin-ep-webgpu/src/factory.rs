@@ -1,5 +1,6 @@
 //! The factory of this plugin: adapters as devices, options, and an EP per session.
 
+use crate::cache::{self, Cache};
 use crate::ep::WebEp;
 use crate::gpu::{Gpu, adapters};
 use crate::ops::{FAMILIES, Settings};
@@ -10,7 +11,8 @@ use ortolan_ep_abi::codes::NoDeviceCode;
 use ortolan_ep_abi::raw;
 use ortolan_ep_kit::outline::Rows;
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// Makes EPs for the adapters that wgpu finds.
 #[derive(Debug)]
@@ -19,8 +21,19 @@ pub struct WebFactory;
 /// What a session asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
+    cache: Place,
     lose_after: Option<u64>,
     tiles: Option<bool>,
+}
+
+/// Where pipelines are kept.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// In the user's folder for caches.
+    #[default]
+    Usual,
+    Nowhere,
+    Folder(PathBuf),
 }
 
 /// An option of a session.
@@ -33,6 +46,18 @@ struct Setting {
 
 /// Sorted by key.
 const SETTINGS: &[Setting] = &[
+    Setting {
+        key: "cache",
+        text: "a folder, or off; by default ortolan/webgpu in the user's folder for caches: what the driver made of shaders is kept there",
+        set: |wanted, value| {
+            wanted.cache = match value {
+                "" => return Err("it names no folder; off keeps nothing".to_owned()),
+                "off" => Place::Nowhere,
+                folder => Place::Folder(folder.into()),
+            };
+            Ok(())
+        },
+    },
     Setting {
         key: "lose_after",
         text: "whole number, by default never: the device is lost after so many runs, to try what a program does then",
@@ -100,6 +125,7 @@ impl Factory for WebFactory {
         let adapter =
             adapter.ok_or_else(|| Error::new(format!("there is no adapter {device}; there are {}", found.len())))?;
         let gpu = Gpu::open(device as usize, adapter, wanted.lose_after)?;
+        let has_cache = gpu.keeps_pipelines;
         let is_cpu = adapter.get_info().device_type == wgpu::DeviceType::Cpu;
         let settings =
             Settings { has_f16: gpu.has_f16, largest: gpu.memory.largest, tiles: wanted.tiles.unwrap_or(!is_cpu) };
@@ -108,10 +134,31 @@ impl Factory for WebFactory {
             gpu,
             rows: Rows::new(FAMILIES),
             settings,
+            cache: open_cache(call, &wanted.cache, has_cache),
             space: call.space(&space_name),
             space_name,
             weights: Mutex::new(HashMap::new()),
         })
+    }
+}
+
+/// The cache on disk, if the driver and the system allow one.
+fn open_cache(call: &Call<'_>, place: &Place, has_cache: bool) -> Option<Arc<Cache>> {
+    let folder = match place {
+        Place::Nowhere => return None,
+        Place::Folder(folder) => folder.clone(),
+        Place::Usual => cache::usual_folder()?,
+    };
+    if !has_cache {
+        call.log(cache::DEBUG, cache::TARGET, "the driver hands out no pipelines: none are kept on disk");
+        return None;
+    }
+    match Cache::open(&folder, cache::BOUND) {
+        Ok(cache) => Some(Arc::new(cache)),
+        Err(note) => {
+            call.log(cache::WARN, cache::TARGET, &note);
+            None
+        }
     }
 }
 
@@ -127,6 +174,7 @@ fn facts(adapter: &wgpu::Adapter) -> Vec<(&'static str, String)> {
         ("backend", text(&info.backend)),
         ("type", kind),
         ("driver", format!("{} {}", info.driver, info.driver_info).trim().to_owned()),
+        ("feature.pipeline-cache", has(wgpu::Features::PIPELINE_CACHE)),
         ("feature.shader-f16", has(wgpu::Features::SHADER_F16)),
         ("feature.subgroup", has(wgpu::Features::SUBGROUP)),
         ("limit.max_buffer_size", text(&limits.max_buffer_size)),
@@ -141,6 +189,7 @@ fn facts(adapter: &wgpu::Adapter) -> Vec<(&'static str, String)> {
 
 fn option_key(key: &str) -> &'static str {
     match key {
+        "cache" => "option.cache",
         "lose_after" => "option.lose_after",
         _ => "option.tiles",
     }
@@ -180,9 +229,14 @@ mod tests {
         let mut wanted = Wanted::default();
         assert_eq!(set(&mut wanted, "tiles", "1"), Ok(()));
         assert_eq!(set(&mut wanted, "lose_after", "3"), Ok(()));
-        assert_eq!(wanted, Wanted { lose_after: Some(3), tiles: Some(true) });
+        assert_eq!(wanted, Wanted { cache: Place::Usual, lose_after: Some(3), tiles: Some(true) });
+        assert_eq!(set(&mut wanted, "cache", "a/folder"), Ok(()));
+        assert_eq!(wanted.cache, Place::Folder("a/folder".into()));
+        assert_eq!(set(&mut wanted, "cache", "off"), Ok(()));
+        assert_eq!(wanted.cache, Place::Nowhere);
         let cases = [
-            ("speed", "11", "webgpu has no option speed; it has lose_after: whole number"),
+            ("speed", "11", "webgpu has no option speed; it has cache: a folder"),
+            ("cache", "", "option cache = : it names no folder"),
             ("tiles", "2", "option tiles = 2: it is neither 0 nor 1"),
             ("lose_after", "soon", "option lose_after = soon: it is no whole number"),
         ];

@@ -32,10 +32,16 @@ pub struct Gpu {
     pub limits: Limits,
     /// Shaders may compute with f16.
     pub has_f16: bool,
+    /// The driver hands out what it made of shaders.
+    pub keeps_pipelines: bool,
+    /// What that depends on beside the shader: adapter, driver, this library.
+    pub identity: String,
     pub memory: Pool,
     pub pipelines: Pipelines,
     lost: Arc<Mutex<Option<String>>>,
     polling: Mutex<()>,
+    /// The driver works for one thread at a time.
+    is_narrow: bool,
     /// Runs that are left before the test hook loses the device.
     fuse: AtomicU64,
 }
@@ -116,14 +122,15 @@ impl Gpu {
 
     fn start(adapter: &Adapter, lose_after: Option<u64>) -> Result<Gpu, Error> {
         let limits = wanted_limits(&adapter.limits());
-        let features = adapter.features() & Features::SHADER_F16;
+        let features = adapter.features() & (Features::SHADER_F16 | Features::PIPELINE_CACHE);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("ortolan"),
             required_features: features,
             required_limits: limits.clone(),
             ..wgpu::DeviceDescriptor::default()
         });
-        let name = adapter.get_info().name;
+        let info = adapter.get_info();
+        let name = &info.name;
         let (device, queue) = ready(request)
             .ok_or_else(|| Error::new(format!("the driver of '{name}' does not answer")))?
             .map_err(|e| Error::new(format!("'{name}' cannot be opened: {e}")))?;
@@ -138,11 +145,14 @@ impl Gpu {
             memory: Pool::new(&limits),
             pipelines: Pipelines::new(&device),
             has_f16: features.contains(Features::SHADER_F16),
+            keeps_pipelines: features.contains(Features::PIPELINE_CACHE),
+            identity: identity(&info, features),
             limits,
             device,
             queue,
             lost,
             polling: Mutex::new(()),
+            is_narrow: info.backend == wgpu::Backend::Gl,
             fuse: AtomicU64::new(lose_after.unwrap_or(u64::MAX)),
         })
     }
@@ -160,25 +170,34 @@ impl Gpu {
         }
     }
 
-    /// Counts a run for the test hook.
-    pub fn count_run(&self) {
-        let left = self.fuse.load(Ordering::Relaxed);
-        if left != u64::MAX
+    /// Counts a run for the test hook. The answer is whether this one is to lose the device.
+    pub fn burns(&self) -> bool {
+        self.fuse.load(Ordering::Relaxed) != u64::MAX
             && self.fuse.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_err()
-        {
-            self.device.destroy();
-            lock(&self.lost).get_or_insert_with(|| "the option lose_after asked for it".to_owned());
-        }
+    }
+
+    /// Loses the device, as drivers do: for the test hook.
+    pub fn lose(&self) {
+        self.device.destroy();
+        lock(&self.lost).get_or_insert_with(|| "the option lose_after asked for it".to_owned());
+    }
+
+    /// To be held over each call of a driver that works for one thread at a time: wgpu 30 waits 6 s for its OpenGL context
+    /// and panics then, and a run on a slow device takes longer.
+    pub fn turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.is_narrow.then(|| lock(&self.polling))
     }
 
     /// Does what may go wrong on the device, and says what did.
     pub fn guarded<T>(&self, what: &str, work: impl FnOnce() -> T) -> Result<T, Error> {
         self.check()?;
+        let turn = self.turn();
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let validation = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let made = work();
         let refused = ready(validation.pop()).flatten();
         let full = ready(memory.pop()).flatten();
+        drop(turn);
         self.check()?;
         if let Some(e) = full {
             return Err(Error {
@@ -220,6 +239,13 @@ impl Gpu {
         }
         Err(Error::new("the device did not answer").with_code(LOST))
     }
+}
+
+fn identity(info: &wgpu::AdapterInfo, features: Features) -> String {
+    let (id, driver) =
+        (format!("{:04x}:{:04x}", info.vendor, info.device), format!("{} {}", info.driver, info.driver_info));
+    let own = env!("CARGO_PKG_VERSION");
+    format!("{own}\n{}\n{id}\n{}\n{driver}\n{features:?}\n", info.backend, info.name)
 }
 
 /// The standard's default limits, but for sizes of memory: kernels written for these run on every adapter.

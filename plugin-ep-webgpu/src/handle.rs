@@ -1,6 +1,7 @@
 //! Where values cross the border: handles of device memory for the host, and the host's memory for results.
 //!
-//! A handle is a number of [`Gpu::publish`], never an address. All `unsafe` of this crate is here.
+//! A handle is a number of [`Gpu::publish`], never an address. All `unsafe` of this crate is here, but for the bytes that
+//! drivers get back in `pipeline.rs`.
 
 use crate::gpu::Gpu;
 use crate::memory::Slice;

@@ -6,6 +6,7 @@
 //! core or other plugins.
 
 mod bind;
+mod cache;
 mod chain;
 mod ep;
 mod factory;

@@ -151,9 +151,16 @@ impl Drop for Slice {
             block.give_back(self.at..self.at + self.size);
         }
         let mut spare = 0;
-        blocks.retain(|b| {
-            spare += usize::from(b.is_free());
-            !b.is_free() || (spare <= SPARE && b.buffer.size() <= BLOCK)
-        });
+        let gone: Vec<Block> = blocks
+            .extract_if(.., |b| {
+                spare += usize::from(b.is_free());
+                b.is_free() && (spare > SPARE || b.buffer.size() > BLOCK)
+            })
+            .collect();
+        drop(blocks);
+        if !gone.is_empty() {
+            let _turn = self.gpu.turn();
+            drop(gone);
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! A compiled part: what stays the same over runs, the lanes' bindings, and a run.
 
 use crate::bind::{Bound, Place, elem};
+use crate::cache::Cache;
 use crate::gpu::Gpu;
 use crate::handle;
 use crate::memory::Slice;
 use crate::shader::Elem;
 use crate::transfer::device_bytes;
 use ortolan_ep_abi::author::Part;
-use ortolan_ep_abi::call::{Error, Result, RunCall};
+use ortolan_ep_abi::call::{Call, Error, Result, RunCall};
 use ortolan_ep_abi::raw;
 use ortolan_ep_kit::outline::{Outline, Sizes, Source};
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ const KEPT: usize = 2;
 /// What all lanes share.
 pub struct Plan {
     pub gpu: Arc<Gpu>,
+    /// Pipelines on disk.
+    pub cache: Option<Arc<Cache>>,
     pub space: u32,
     pub outline: Outline,
     /// Constants, and what is computed from them, by value.
@@ -32,6 +35,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Logs what the cache has to say.
+    pub fn tell(&self, call: &Call<'_>) {
+        if let Some(cache) = &self.cache {
+            cache.tell(call);
+        }
+    }
+
     /// Integers of a value that no run has to bring.
     pub fn list<'a>(&'a self, outline: &Outline, sizes: &'a Sizes, value: u32) -> Option<&'a [i64]> {
         outline.elements(sizes, value).or_else(|| self.lists.get(&value).map(Vec::as_slice))
@@ -65,7 +75,9 @@ impl Lane {
                     self.bounds.remove(0);
                 }
                 let sizes = plan.outline.sizes(call.symbols(), false)?;
-                (number, Bound::new(plan, sizes, &plan.steps, false)?)
+                let bound = Bound::new(plan, sizes, &plan.steps, false);
+                plan.tell(call);
+                (number, bound?)
             }
         };
         self.bounds.push(entry);
@@ -87,7 +99,6 @@ impl Part for WebPart {
 
     fn run(&self, lane: &mut Lane, call: &RunCall<'_>) -> Result<()> {
         let plan = &self.0;
-        plan.gpu.count_run();
         plan.gpu.check()?;
         let bound = lane.bind(plan, call)?;
         for list in &bound.lists {
@@ -105,6 +116,9 @@ impl Part for WebPart {
             bound.staging = Some(plan.gpu.staging(total)?);
         }
         plan.submit(bound, &inputs, &outputs, &back)?;
+        if plan.gpu.burns() {
+            plan.gpu.lose();
+        }
         plan.give_rest(call, bound, &inputs, &outputs, &back)?;
         let mut hosts = Vec::new();
         for b in &back {

@@ -1,9 +1,12 @@
-//! Shaders made ready to run, kept by their text: equal text is compiled once per device.
+//! Shaders made ready to run, kept by their text: equal text is compiled once per device, and what the driver made of it is
+//! kept on disk for other processes.
 
+use crate::cache::Cache;
 use crate::gpu::{Gpu, lock};
 use crate::shader::{PARAM_BYTES, Shader};
 use ortolan_ep_abi::call::Error;
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 /// Storage buffers that a shader may bind: the standard's default.
@@ -51,11 +54,20 @@ impl Pipelines {
 
 impl Gpu {
     /// The pipeline of a shader.
-    pub fn pipeline(&self, shader: &Shader) -> Result<wgpu::ComputePipeline, Error> {
+    pub fn pipeline(&self, shader: &Shader, cache: Option<&Cache>) -> Result<wgpu::ComputePipeline, Error> {
         if let Some(made) = lock(&self.pipelines.made).get(&shader.text) {
             return Ok(made.clone());
         }
-        let made = self.guarded(&format!("shader {}", shader.name), || {
+        let made = match cache.filter(|_| self.keeps_pipelines) {
+            Some(cache) => self.compile_with(shader, cache)?,
+            None => self.compile(shader, None)?,
+        };
+        lock(&self.pipelines.made).insert(shader.text.clone(), made.clone());
+        Ok(made)
+    }
+
+    fn compile(&self, shader: &Shader, cache: Option<&wgpu::PipelineCache>) -> Result<wgpu::ComputePipeline, Error> {
+        self.guarded(&format!("shader {}", shader.name), || {
             let source = wgpu::ShaderSource::Wgsl(std::borrow::Cow::Borrowed(&shader.text));
             let module =
                 self.device.create_shader_module(wgpu::ShaderModuleDescriptor { label: Some(shader.name), source });
@@ -65,10 +77,35 @@ impl Gpu {
                 module: &module,
                 entry_point: Some("main"),
                 compilation_options: wgpu::PipelineCompilationOptions::default(),
-                cache: None,
+                cache,
             })
-        })?;
-        lock(&self.pipelines.made).insert(shader.text.clone(), made.clone());
+        })
+    }
+
+    fn compile_with(&self, shader: &Shader, cache: &Cache) -> Result<wgpu::ComputePipeline, Error> {
+        let key = format!("{}{}\n{}", self.identity, shader.buffers, shader.text).into_bytes();
+        if let Some(content) = cache.load(&key) {
+            match self.driver_cache(Some(&content)) {
+                Ok(kept) => {
+                    cache.reused.fetch_add(1, Ordering::Relaxed);
+                    return self.compile(shader, Some(&kept));
+                }
+                Err(e) => cache.forget(&key, &e.message),
+            }
+        }
+        let Ok(kept) = self.driver_cache(None) else { return self.compile(shader, None) };
+        let made = self.compile(shader, Some(&kept))?;
+        if let Some(content) = kept.get_data() {
+            cache.store(&key, &content);
+        }
         Ok(made)
+    }
+
+    /// A driver's cache with what it gave out earlier; fails if it does not take that any more.
+    fn driver_cache(&self, content: Option<&[u8]>) -> Result<wgpu::PipelineCache, Error> {
+        let desc = wgpu::PipelineCacheDescriptor { label: None, data: content, fallback: false };
+        // SAFETY: the content's digest is that of what this library got from `get_data` for the same adapter and driver, in
+        // a file that only this user can write.
+        self.guarded("pipeline cache", || unsafe { self.device.create_pipeline_cache(&desc) })
     }
 }

@@ -72,11 +72,15 @@ impl Gpu {
         stop: &dyn Fn() -> bool,
     ) -> Result<()> {
         let (done, answer) = channel();
+        let turn = self.turn();
         staging.map_async(wgpu::MapMode::Read, .., move |result| {
             // Nobody listens any more when the run was stopped.
             let _ = done.send(result);
         });
-        match self.told(&answer, stop) {
+        drop(turn);
+        let told = self.told(&answer, stop);
+        let _turn = self.turn();
+        match told {
             Ok(mapped) => mapped.map_err(|e| Error::new(format!("results cannot be read: {e}")))?,
             Err(e) => {
                 staging.unmap();
