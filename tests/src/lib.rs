@@ -8,3 +8,4 @@ pub mod ep;
 pub mod fixtures;
 pub mod model;
 pub mod place;
+pub mod stress;

@@ -124,13 +124,29 @@ impl Model {
 
     /// An operator call with integer attributes. An operator of another domain is written `domain::Op`.
     #[must_use]
-    pub fn node_with(mut self, op: &str, inputs: &[&str], output: &str, attrs: &[(&str, i64)]) -> Model {
+    pub fn node_with(self, op: &str, inputs: &[&str], output: &str, attrs: &[(&str, i64)]) -> Model {
         let attribute = |&(name, i): &(&str, i64)| AttributeProto {
             name: name.into(),
             i,
             r#type: attribute_type::INT,
             ..AttributeProto::default()
         };
+        self.add(op, inputs, output, attrs.iter().map(attribute).collect())
+    }
+
+    /// The same with attributes that are lists.
+    #[must_use]
+    pub fn node_with_lists(self, op: &str, inputs: &[&str], output: &str, attrs: &[(&str, &[i64])]) -> Model {
+        let attribute = |&(name, ints): &(&str, &[i64])| AttributeProto {
+            name: name.into(),
+            ints: ints.to_vec(),
+            r#type: attribute_type::INTS,
+            ..AttributeProto::default()
+        };
+        self.add(op, inputs, output, attrs.iter().map(attribute).collect())
+    }
+
+    fn add(mut self, op: &str, inputs: &[&str], output: &str, attribute: Vec<AttributeProto>) -> Model {
         let (domain, op) = op.split_once("::").unwrap_or(("", op));
         if !domain.is_empty() && !self.domains.iter().any(|d| d == domain) {
             self.domains.push(domain.into());
@@ -141,7 +157,7 @@ impl Model {
             op_type: op.into(),
             input: inputs.iter().map(|&s| s.into()).collect(),
             output: vec![output.into()],
-            attribute: attrs.iter().map(attribute).collect(),
+            attribute,
             ..NodeProto::default()
         });
         self
@@ -178,6 +194,7 @@ impl Model {
                     let product = matmul(read[0], read[1], int("transB", 0) != 0);
                     elementwise(&[&product, read[2]], |x| x[0] + x[1])
                 }
+                "LpNormalization" => unit_rows(read[0]),
                 "Softmax" => softmax(read[0], int("axis", -1)),
                 other => panic!("the interpreter does not know {other}"),
             };
@@ -221,6 +238,14 @@ fn matmul(a: &Tensor, b: &Tensor, transposed: bool) -> Tensor {
         |r: usize, c: usize| (0..depth).map(|k| f64::from(a.data[r * depth + k]) * f64::from(at(k, c))).sum::<f64>();
     let data = (0..rows * columns).map(|i| sum(i / columns, i % columns) as f32).collect();
     Tensor { shape: vec![rows as i64, columns as i64], data }
+}
+
+/// Rows of the last axis divided by their Euclidean length, in double precision.
+fn unit_rows(x: &Tensor) -> Tensor {
+    let n = x.shape.last().map_or(1, |&n| n as usize);
+    let length = |row: &[f32]| row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+    let unit = |row: &[f32]| row.iter().map(|&v| (f64::from(v) / length(row)) as f32).collect::<Vec<_>>();
+    Tensor { shape: x.shape.clone(), data: x.data.chunks(n).flat_map(unit).collect() }
 }
 
 /// Along one axis, in double precision.

@@ -18,6 +18,7 @@ use ortolan::{Outputs, Session, SessionEp, TensorView};
 use ortolan_tests::ep::{load, own};
 use ortolan_tests::fixtures;
 use ortolan_tests::model::{Model, Tensor};
+use ortolan_tests::stress::right;
 use std::sync::{Arc, LazyLock};
 
 /// The EPs that take part, each loaded once.
@@ -52,14 +53,5 @@ fn run(session: &Session, inputs: &[(&str, Tensor)]) -> ortolan::Result<Outputs>
 
 /// Every output is what the plain interpreter says, up to rounding.
 fn assert_right(outputs: &Outputs, model: &Model, inputs: &[(&str, Tensor)], what: &str) {
-    let expected = model.interpret(inputs);
-    assert_eq!(outputs.len(), expected.len(), "{what}");
-    for (name, value) in outputs.iter() {
-        let (found, wanted) = (value.to_host().expect("it can be brought home"), &expected[name]);
-        assert_eq!(found.shape(), wanted.shape, "{what}: {name}");
-        for (i, (x, y)) in found.as_slice::<f32>().expect("f32").iter().zip(&wanted.data).enumerate() {
-            // Sums of at most a few dozen products in single precision.
-            assert!((x - y).abs() <= 1e-5 * y.abs().max(1.0), "{what}: {name}[{i}] is {x}, not {y}");
-        }
-    }
+    right(outputs, model, inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
 }
