@@ -257,3 +257,27 @@ fn wanted_limits(have: &Limits) -> Limits {
         ..standard.or_worse_values_from(have)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_opened_within_the_standard_limits() {
+        let standard = Limits::default();
+        let large = Limits {
+            max_compute_invocations_per_workgroup: 1024,
+            max_compute_workgroup_size_x: 1024,
+            max_compute_workgroup_storage_size: 65536,
+            max_storage_buffers_per_shader_stage: 64,
+            max_storage_buffer_binding_size: 1 << 31,
+            max_buffer_size: 1 << 36,
+            ..standard.clone()
+        };
+        let expected =
+            Limits { max_storage_buffer_binding_size: 1 << 31, max_buffer_size: 1 << 36, ..standard.clone() };
+        assert_eq!(wanted_limits(&large), expected);
+        let small = Limits { max_compute_workgroups_per_dimension: 1000, ..standard };
+        assert_eq!(wanted_limits(&small), small);
+    }
+}
