@@ -32,6 +32,8 @@ pub struct Gpu {
     pub limits: Limits,
     /// Shaders may compute with f16.
     pub has_f16: bool,
+    /// Unit of the device's clock, if it has one.
+    pub ns_per_tick: Option<f64>,
     /// The driver hands out what it made of shaders.
     pub keeps_pipelines: bool,
     /// What that depends on beside the shader: adapter, driver, this library.
@@ -122,7 +124,8 @@ impl Gpu {
 
     fn start(adapter: &Adapter, lose_after: Option<u64>) -> Result<Gpu, Error> {
         let limits = wanted_limits(&adapter.limits());
-        let features = adapter.features() & (Features::SHADER_F16 | Features::PIPELINE_CACHE);
+        let useful = Features::SHADER_F16 | Features::PIPELINE_CACHE | Features::TIMESTAMP_QUERY;
+        let features = adapter.features() & useful;
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("ortolan"),
             required_features: features,
@@ -145,6 +148,7 @@ impl Gpu {
             memory: Pool::new(&limits),
             pipelines: Pipelines::new(&device),
             has_f16: features.contains(Features::SHADER_F16),
+            ns_per_tick: features.contains(Features::TIMESTAMP_QUERY).then(|| f64::from(queue.get_timestamp_period())),
             keeps_pipelines: features.contains(Features::PIPELINE_CACHE),
             identity: identity(&info, features),
             limits,
