@@ -78,10 +78,10 @@ impl SessionEp {
         &self.version
     }
 
-    /// Makes the EP of a session, whose model was loaded with so many constants.
-    pub(crate) fn start(&self, constants: usize) -> Result<StartedEp> {
+    /// Makes the EP of a session.
+    pub(crate) fn start(&self) -> Result<StartedEp> {
         let (opset, set_aside) = (self.opset.clone(), self.set_aside.clone());
-        Ok(StartedEp { handle: self.create()?, opset, set_aside, shared: constants })
+        Ok(StartedEp { handle: self.create()?, opset, set_aside })
     }
 
     fn create(&self) -> Result<Arc<EpHandle>> {
@@ -106,20 +106,18 @@ impl SessionEp {
 }
 
 /// The EP of one session.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StartedEp {
     pub handle: Arc<EpHandle>,
     /// The opset in which it wants its programs.
     pub opset: BTreeMap<String, u32>,
     /// Operators that it is not given, and why.
     pub set_aside: BTreeMap<(String, String), Rejection>,
-    /// Constants that all programs of the session have: those of the loaded model.
-    pub shared: usize,
 }
 
 impl StartedEp {
     /// Whether its device is taken to have memory of its own.
     pub fn own_memory(&self) -> bool {
-        crate::partition::has_own_memory(self.handle.device().kind)
+        crate::partition::Link::of(self.handle.device()).is_some()
     }
 }

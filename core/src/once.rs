@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use ortolan_ep_abi::raw;
+use ortolan_ep_abi::raw::{self, UNKNOWN};
 use ortolan_graph::Graph;
 use ortolan_graph::ir::{GraphId, NodeId, ValueId};
 
@@ -17,12 +17,13 @@ use crate::error::Result;
 use crate::exec::{Account, GO, Lane, Run};
 use crate::partition::{EpCx, Item, PartSpec, Partition, askable, part_desc};
 use crate::plan;
-use crate::program::Program;
+use crate::program::{Program, Shared};
 use crate::value::Value;
 
 /// Computes values of a graph.
 pub(crate) struct Evaluator<'a> {
     eps: &'a [StartedEp],
+    shared: Shared,
     account: &'a Arc<Account>,
     width: u32,
     /// What was computed where, for the report.
@@ -30,16 +31,16 @@ pub(crate) struct Evaluator<'a> {
 }
 
 impl<'a> Evaluator<'a> {
-    pub fn new(eps: &'a [StartedEp], account: &'a Arc<Account>, width: u32) -> Evaluator<'a> {
-        Evaluator { eps, account, width, notes: Vec::new() }
+    pub fn new(eps: &'a [StartedEp], shared: Shared, account: &'a Arc<Account>, width: u32) -> Evaluator<'a> {
+        Evaluator { eps, shared, account, width, notes: Vec::new() }
     }
 
     /// Computes `values`, which `nodes` make of constants, as far as an EP runs those nodes. Each node reads constants and
     /// what nodes of its own graph make.
     pub fn evaluate(&mut self, graph: &Graph, nodes: &[NodeId], values: &[ValueId]) -> Result<Vec<(ValueId, Value)>> {
-        for ep in self.eps.iter().filter(|e| !e.own_memory()) {
+        for ep in self.eps.iter().filter(|e| !e.own_memory() && e.handle.lost().is_none()) {
             let cx =
-                EpCx::new(Arc::clone(&ep.handle), Program::new(graph, &ep.opset, ep.shared)?, ep.set_aside.clone());
+                EpCx::new(Arc::clone(&ep.handle), Program::new(graph, &ep.opset, self.shared)?, ep.set_aside.clone());
             let specs = self.specs(&cx, graph, nodes, values);
             if specs.is_empty() {
                 continue;
@@ -98,7 +99,7 @@ impl<'a> Evaluator<'a> {
     }
 
     fn run(&self, cx: &EpCx, graph: &Graph, specs: Vec<PartSpec>) -> Result<Vec<(ValueId, Value)>> {
-        let symbols = vec![-1; cx.program.raw().symbol_count as usize];
+        let symbols = vec![UNKNOWN; cx.program.raw().symbol_count as usize];
         let release = |constant| release(graph, constant);
         let compiled = specs.iter().map(|s| compile(cx, &symbols, self.width, s, &release).map(Arc::new));
         let parts = compiled.collect::<Result<Vec<_>>>()?;

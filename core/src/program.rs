@@ -75,19 +75,35 @@ unsafe impl Send for Program {}
 // SAFETY: as above.
 unsafe impl Sync for Program {}
 
+/// Of programs and of loaded models: ids of constants begin with one or the other, so none is used twice in a process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
+/// The constants of a loaded model: the first so many of each graph made of it, under ids that begin with `base`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shared {
+    count: usize,
+    base: u64,
+}
+
+impl Shared {
+    /// Those of a graph that was just loaded.
+    pub fn of(graph: &Graph) -> Shared {
+        Shared { count: graph.constants().len(), base: NEXT_ID.fetch_add(1, Relaxed) }
+    }
+}
+
 impl Program {
-    /// The graph in the dialect of an EP with these opsets. Its first `shared` constants are those of the loaded model, whose
-    /// ids mean the same bytes in every program of a session; others have ids of their own in each.
-    pub fn new(source: &Graph, opset: &BTreeMap<String, u32>, shared: usize) -> Result<Arc<Program>> {
+    /// The graph in the dialect of an EP with these opsets. `shared` constants are those of the loaded model, which have the
+    /// same ids in every program made of it; others have ids of their own in each.
+    pub fn new(source: &Graph, opset: &BTreeMap<String, u32>, shared: Shared) -> Result<Arc<Program>> {
         let opsets: Vec<Opset> =
             opset.iter().map(|(domain, &version)| Opset { domain: domain.as_str().into(), version }).collect();
         let dialect = project(source, &opsets, &Default::default())?;
         let graph = Arc::new(dialect.graph);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         let mut b = Builder { graph: &graph, tables: Tables::default(), ids: Vec::new(), types: Types::default() };
-        b.build(opset, |c| if c.index() < shared { c.raw().into() } else { id << 32 | u64::from(c.raw()) });
+        let whose = |c: ConstId| if c.index() < shared.count { shared.base } else { id };
+        b.build(opset, |c| whose(c) << 32 | u64::from(c.raw()));
         let Builder { mut tables, ids, types, .. } = b;
         tables.ids = ids.into();
         tables.types = types.all.into();

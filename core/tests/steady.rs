@@ -72,6 +72,8 @@ mod bare {
             info: std::ptr::null(),
             info_count: 0,
             flags: 0,
+            transfer_ns: 0,
+            transfer_bytes_per_s: 0,
         };
         // SAFETY: the host's call.
         unsafe { ((*(*call).host).device)(call, &device) };
@@ -165,6 +167,7 @@ static BARE: EpV1 = EpV1 {
     run: bare::run,
     lane_free: bare::lane_free,
     copy: None,
+    factory_trim: None,
 };
 
 fn ep(name: &str, option: Option<&str>) -> SessionEp {

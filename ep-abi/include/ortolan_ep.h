@@ -35,13 +35,15 @@ extern "C" {
 #error "no ORTOLAN_EP_TARGET for this system"
 #endif
 
-#define ORTOLAN_EP_V1_FINGERPRINT 0xc8b6f0007066257aull
-#define ORTOLAN_EP_V1_FINGERPRINT_TEXT "0xc8b6f0007066257a"
+#define ORTOLAN_EP_V1_FINGERPRINT 0xf5ea977de400c7c7ull
+#define ORTOLAN_EP_V1_FINGERPRINT_TEXT "0xf5ea977de400c7c7"
 #define ORTOLAN_EP_MAGIC { 'O', 'R', 'T', 'O', 'L', 'E', 'P', 1 }
 #define ORTOLAN_EP_V1_ID "ortolan.ep.v1"
 #define ORTOLAN_HOST_V1_ID "ortolan.host.v1"
 #define ORTOLAN_HOST_FENCE_V1_ID "ortolan.host.fence.v1"
 #define ORTOLAN_EP_NONE 0xFFFFFFFFu
+#define ORTOLAN_EP_PORT_SHAPE 0xFFFFFFFEu
+#define ORTOLAN_EP_UNKNOWN INT64_MIN
 #define ORTOLAN_EP_ABI_MAJOR 1u
 #define ORTOLAN_EP_ABI_MINOR 0u
 #define ORTOLAN_EP_VALUE_ABSENT 0u
@@ -88,6 +90,7 @@ extern "C" {
 #define ORTOLAN_EP_FAILED (-1)
 #define ORTOLAN_EP_CANCELLED (-2)
 #define ORTOLAN_EP_MEMORY (-3)
+#define ORTOLAN_EP_LOST (-4)
 #define ORTOLAN_EP_PANIC (-100)
 #define ORTOLAN_EP_REJECT_OPERATOR 1u
 #define ORTOLAN_EP_REJECT_VERSION 2u
@@ -325,7 +328,7 @@ struct OrtolanEpSymbol {
 struct OrtolanEpConstant {
   /* Its bytes; no alignment is promised. */
   OrtolanEpValue value;
-  /* The same number is the same bytes for the whole session. */
+  /* The same number is the same bytes for the life of the process, so what is made of them can be shared. */
   uint64_t id;
 };
 
@@ -435,6 +438,10 @@ struct OrtolanEpDevice {
   uint32_t info_count;
   /* `DEVICE_STATIC_SHAPES`. */
   uint32_t flags;
+  /* A transfer between its memory and the host's, to begin with, in ns. */
+  uint64_t transfer_ns;
+  /* And bytes per second of a large one; all bits set: it works in host memory. Both 0: not known. */
+  uint64_t transfer_bytes_per_s;
 };
 
 /* One kernel of a profiled run. */
@@ -471,7 +478,7 @@ struct OrtolanEpCall {
   const OrtolanEpValue *inputs;
   /* Run: `WANT_*` per output. */
   const uint32_t *wants;
-  /* Numbers of the program's symbols; -1 is unknown yet (claim and compile: hints). */
+  /* Numbers of the program's symbols, or UNKNOWN (claim and compile: hints). */
   const int64_t *symbols;
   /* Equal binding in one lane means equal symbols, so all shape work can be skipped. */
   uint64_t binding;
@@ -520,7 +527,7 @@ struct OrtolanEpHostV1 {
   int32_t (*onnx)(const OrtolanEpCall *, const OrtolanEpProgram *, const OrtolanEpPartDesc *, OrtolanEpStr *);
   /* compile: this constant will never be read again, so its pages can go. Not said: kept for the part's life. */
   void (*done_with)(const OrtolanEpCall *, uint32_t);
-  /* compile: 0 input or 1 output, index, the space it is wanted or left in (host memory if not called). */
+  /* compile: 0 input or 1 output, index, the space it is wanted or left in (host memory if not called); inputs: or PORT_SHAPE. */
   void (*port)(const OrtolanEpCall *, uint32_t, uint32_t, uint32_t);
   /* run: index (NONE: a loose element), dtype, rank, shape: host memory to write. Again for an index only with the same shape. */
   int32_t (*output)(const OrtolanEpCall *, uint32_t, uint32_t, uint32_t, const int64_t *, OrtolanEpValue *);
@@ -544,6 +551,8 @@ struct OrtolanEpHostFenceV1 {
   int32_t (*defer)(const OrtolanEpCall *, OrtolanEpFence **);
   /* Any thread, once per fence: code and, when it is not OK, a sentence. */
   void (*complete)(OrtolanEpFence *, int32_t, OrtolanEpStr);
+  /* Any thread, before `complete`: what `profile` would have said. Only when the run's CALL_PROFILE was set. */
+  void (*profile)(OrtolanEpFence *, const OrtolanEpEvent *, size_t);
 };
 
 /* The EP's one table, frozen as `ortolan.ep.v1`. */
@@ -572,8 +581,10 @@ struct OrtolanEpEpV1 {
   int32_t (*run)(const OrtolanEpPart *, OrtolanEpLane **, const OrtolanEpCall *);
   /* May come at any time between runs. */
   void (*lane_free)(const OrtolanEpPart *, OrtolanEpLane *);
-  /* Input 0 to output 0 in the given space; required of an EP that owns a space, else null. */
+  /* Every input k to output k in the given space, all from one space; required of an EP that owns a space, else null. */
   int32_t (*copy)(OrtolanEpEp *, const OrtolanEpCall *, uint32_t);
+  /* Lets go of whatever the factory keeps for EPs to come; null: it keeps nothing. Any thread, at any time. */
+  void (*factory_trim)(OrtolanEpFactory *);
 };
 
 /* Symbol `ortolan_ep_entry_v1`: a static, so that reading it runs no code. Manifest and catalogue are also the
@@ -616,12 +627,12 @@ ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpOpset) == 24, "OrtolanEpOpset");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpProgram) == 136, "OrtolanEpProgram");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpPartDesc) == 40, "OrtolanEpPartDesc");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpClaim) == 24, "OrtolanEpClaim");
-ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpDevice) == 64, "OrtolanEpDevice");
+ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpDevice) == 80, "OrtolanEpDevice");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpEvent) == 56, "OrtolanEpEvent");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpCall) == 80, "OrtolanEpCall");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpHostV1) == 152, "OrtolanEpHostV1");
-ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpHostFenceV1) == 24, "OrtolanEpHostFenceV1");
-ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpEpV1) == 96, "OrtolanEpEpV1");
+ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpHostFenceV1) == 32, "OrtolanEpHostFenceV1");
+ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpEpV1) == 104, "OrtolanEpEpV1");
 ORTOLAN_EP_STATIC_ASSERT(sizeof(OrtolanEpEntry) == 72, "OrtolanEpEntry");
 #endif
 #ifdef __cplusplus

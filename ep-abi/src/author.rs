@@ -20,6 +20,8 @@ pub trait Factory: Send + Sync + Sized + 'static {
     fn devices(&self, call: &DevicesCall<'_>) -> Result<()>;
     /// An EP for one session on one device. An unknown option is an error.
     fn create(&self, call: &Call<'_>, device: u32, options: Options<'_>) -> Result<Self::Ep>;
+    /// Lets go of whatever it keeps for EPs to come: opened devices, compiled kernels. Those in use stay.
+    fn trim(&self) {}
 }
 
 /// One per session and device.
@@ -32,7 +34,7 @@ pub trait Ep: Send + Sync + Sized + 'static {
     fn claim(&self, call: &ClaimCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<()>;
     /// Compiles a part.
     fn compile(&self, call: &CompileCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<Self::Part>;
-    /// Copies input 0 to output 0 in the given space.
+    /// Copies every input k to output k in the given space. All inputs lie in one space.
     fn copy(&self, _call: &RunCall<'_>, _space: u32) -> Result<()> {
         Err(Error::new("this EP has no memory space of its own"))
     }
@@ -79,6 +81,7 @@ impl<F: Factory, const OWN_STD: bool> Table<F, OWN_STD> {
         run: Self::run,
         lane_free: Self::lane_free,
         copy: if <F::Ep as Ep>::COPIES { Some(Self::copy) } else { None },
+        factory_trim: Some(Self::factory_trim),
     };
 
     unsafe extern "C" fn factory_new(call: *const raw::Call, out: *mut *mut raw::Factory) -> i32 {
@@ -98,6 +101,12 @@ impl<F: Factory, const OWN_STD: bool> Table<F, OWN_STD> {
     unsafe extern "C" fn factory_free(factory: *mut raw::Factory) {
         // SAFETY: made by `factory_new`, freed once.
         unsafe { free::<F>(factory.cast()) }
+    }
+
+    unsafe extern "C" fn factory_trim(factory: *mut raw::Factory) {
+        // SAFETY: made by `factory_new`.
+        let factory = unsafe { &*factory.cast::<F>() };
+        quietly("trimming", || factory.trim());
     }
 
     unsafe extern "C" fn devices(factory: *mut raw::Factory, call: *const raw::Call) -> i32 {
@@ -230,8 +239,13 @@ fn into_handle<T, H>(object: T) -> *mut H {
 unsafe fn free<T>(object: *mut c_void) {
     // SAFETY: the caller's promise.
     let object = unsafe { Box::from_raw(object.cast::<T>()) };
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(object))) {
-        plugin::log(1, &format!("panic while freeing: {}", plugin::panic_text(panic.as_ref())));
+    quietly("freeing", || drop(object));
+}
+
+/// Does what can report nothing; a panic is logged.
+fn quietly(what: &str, f: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+        plugin::log(1, &format!("panic while {what}: {}", plugin::panic_text(panic.as_ref())));
         drop_payload(panic);
     }
 }

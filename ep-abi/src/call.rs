@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// `FAILED`, `CANCELLED`, `MEMORY`, or the EP's own code above 0.
+    /// `FAILED`, `CANCELLED`, `MEMORY`, `LOST`, or the EP's own code above 0.
     pub code: i32,
     /// Node at which it happened, or NONE.
     pub node: u32,
@@ -34,6 +34,11 @@ impl Error {
     /// The call was cancelled.
     pub fn cancelled() -> Self {
         Error { code: raw::CANCELLED, node: NONE, message: String::new() }
+    }
+
+    /// The device is gone: the host plans without this EP from now on.
+    pub fn lost(message: impl Into<String>) -> Self {
+        Error { code: raw::LOST, ..Error::new(message) }
     }
 
     /// With a code of the EP's own, above 0.
@@ -127,7 +132,7 @@ impl<'a> Call<'a> {
         self.raw.width.max(1) as usize
     }
 
-    /// Numbers of the program's symbols; -1 is unknown yet.
+    /// Numbers of the program's symbols, or `UNKNOWN`.
     pub fn symbols(&self) -> &'a [i64] {
         // SAFETY: pointer and count belong together.
         unsafe { raw::slice(self.raw.symbols, self.raw.symbol_count as usize) }
@@ -224,6 +229,10 @@ pub struct Device<'a> {
     pub info: &'a [(&'a str, &'a str)],
     /// Wants every symbol bound when it compiles.
     pub static_shapes: bool,
+    /// A transfer between its memory and the host's, to begin with, in ns.
+    pub transfer_ns: u64,
+    /// And bytes per second of a large one; `u64::MAX`: it works in host memory. Both 0: not known.
+    pub transfer_bytes_per_s: u64,
 }
 
 impl DevicesCall<'_> {
@@ -240,6 +249,8 @@ impl DevicesCall<'_> {
             info: info.as_ptr(),
             info_count: u32::try_from(info.len()).unwrap_or(u32::MAX),
             flags: if device.static_shapes { raw::DEVICE_STATIC_SHAPES } else { 0 },
+            transfer_ns: device.transfer_ns,
+            transfer_bytes_per_s: device.transfer_bytes_per_s,
         };
         // SAFETY: everything behind the pointers lives over the call.
         unsafe { (self.host.device)(self.raw, &raw) }
@@ -280,6 +291,11 @@ impl<'a> CompileCall<'a> {
     pub fn input_port(&self, index: u32, space: u32) {
         // SAFETY: plain numbers, checked by the host.
         unsafe { (self.host.port)(self.raw, 0, index, space) }
+    }
+
+    /// Of input `index` only the shape is read: it may lie anywhere.
+    pub fn shape_port(&self, index: u32) {
+        self.input_port(index, raw::PORT_SHAPE);
     }
 
     /// Output `index` will be left in this memory space.
@@ -424,7 +440,7 @@ impl<'a> RunCall<'a> {
         self.raw.flags & raw::CALL_PROFILE != 0
     }
 
-    /// Reports the events of this run.
+    /// Reports the events of this run. Those that come later are the [`Fence`]'s.
     pub fn profile(&self, events: &[raw::Event]) {
         // SAFETY: pointer and count belong together.
         unsafe { (self.call.host.profile)(self.raw, events.as_ptr(), events.len()) }
@@ -455,6 +471,14 @@ pub struct Fence {
 unsafe impl Send for Fence {}
 
 impl Fence {
+    /// Reports events of the run, if they are wanted.
+    pub fn profile(&self, events: &[raw::Event]) {
+        if !self.raw.is_null() {
+            // SAFETY: pointer and count belong together; the fence is not complete yet.
+            unsafe { (self.table.profile)(self.raw, events.as_ptr(), events.len()) }
+        }
+    }
+
     /// The run has finished.
     pub fn complete(mut self, result: Result<()>) {
         let (code, message) = match &result {

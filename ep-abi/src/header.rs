@@ -139,7 +139,9 @@ fn constants(out: &mut String) -> std::fmt::Result {
     {
         writeln!(out, "#define ORTOLAN_{name}_ID \"{id}\"")?;
     }
-    writeln!(out, "#define ORTOLAN_EP_NONE 0xFFFFFFFFu")?;
+    writeln!(out, "#define ORTOLAN_EP_NONE {:#010X}u", raw::NONE)?;
+    writeln!(out, "#define ORTOLAN_EP_PORT_SHAPE {:#010X}u", raw::PORT_SHAPE)?;
+    writeln!(out, "#define ORTOLAN_EP_UNKNOWN INT64_MIN")?;
     for (name, number) in numbers {
         writeln!(out, "#define ORTOLAN_EP_{name} {number}u")?;
     }
@@ -148,6 +150,7 @@ fn constants(out: &mut String) -> std::fmt::Result {
         ("FAILED", raw::FAILED),
         ("CANCELLED", raw::CANCELLED),
         ("MEMORY", raw::MEMORY),
+        ("LOST", raw::LOST),
         ("PANIC", raw::PANIC),
     ] {
         writeln!(out, "#define ORTOLAN_EP_{name} ({code})")?;

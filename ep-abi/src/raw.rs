@@ -1,7 +1,8 @@
-//! The tables of `ortolan.ep.v1`: plain C, the whole of what crosses between host and plugin.
+//! The tables of `ortolan.ep.v1`: plain C, the whole of what crosses between host and plugin. A pure list, exempt from the
+//! length rule.
 //!
-//! Draft of 1.0: a table is frozen under its id once a device with memory of its own has run on it; from then on new
-//! functions come as new tables by id. Rules that hold for everything below:
+//! Version 1.0 is frozen: nothing below changes any more, new functions come as new tables by id. What each side may rely
+//! on stands in `docs/plugins.md`, rule by rule. What holds for everything below:
 //!
 //! - All functions are `unsafe extern "C"` and never unwind. Ids are `u32`, [`NONE`] means "no such".
 //! - *Call-long* means valid until the function that received it returns. Text is UTF-8 without a terminating NUL.
@@ -31,6 +32,10 @@ pub const CATALOGUE_SECTION: &str = ".ortcat";
 
 /// "No such id".
 pub const NONE: u32 = 0xFFFF_FFFF;
+/// A number that is not known (yet). Every other one is a number.
+pub const UNKNOWN: i64 = i64::MIN;
+/// `port`: only the input's shape is read, so it may lie anywhere and its data must not be touched.
+pub const PORT_SHAPE: u32 = 0xFFFF_FFFE;
 
 /// Done.
 pub const OK: i32 = 0;
@@ -40,6 +45,8 @@ pub const FAILED: i32 = -1;
 pub const CANCELLED: i32 = -2;
 /// A memory limit was reached.
 pub const MEMORY: i32 = -3;
+/// The device is gone, and with it all that lay on it. The host calls nothing of this EP any more but what frees.
+pub const LOST: i32 = -4;
 /// A panic was caught at the border.
 pub const PANIC: i32 = -100;
 
@@ -114,17 +121,17 @@ pub mod expr {
     pub const SUB: u32 = 3;
     /// a * b, wrapping.
     pub const MUL: u32 = 4;
-    /// a / b rounded towards minus infinity; unknown (-1) when b is 0.
+    /// a / b rounded towards minus infinity; UNKNOWN when b is 0.
     pub const DIV: u32 = 5;
-    /// a / b rounded towards plus infinity; unknown (-1) when b is 0.
+    /// a / b rounded towards plus infinity; UNKNOWN when b is 0.
     pub const CEILDIV: u32 = 6;
-    /// a - b * floor(a / b); unknown (-1) when b is 0.
+    /// a - b * floor(a / b); UNKNOWN when b is 0.
     pub const MOD: u32 = 7;
     /// The smaller.
     pub const MIN: u32 = 8;
     /// The larger.
     pub const MAX: u32 = 9;
-    /// ONNX broadcasting of two dims: the other if one is 1, else both must be equal.
+    /// ONNX broadcasting of two dims: the other if one is 1, else both must be equal, or it is UNKNOWN.
     pub const BCAST: u32 = 10;
     /// a == b as 0 or 1.
     pub const EQ: u32 = 11;
@@ -328,7 +335,7 @@ c_struct! {
     pub struct Constant {
         /// Its bytes; no alignment is promised.
         value: Value,
-        /// The same number is the same bytes for the whole session.
+        /// The same number is the same bytes for the life of the process, so what is made of them can be shared.
         id: u64,
     }
 }
@@ -443,6 +450,10 @@ c_struct! {
         info_count: u32,
         /// `DEVICE_STATIC_SHAPES`.
         flags: u32,
+        /// A transfer between its memory and the host's, to begin with, in ns.
+        transfer_ns: u64,
+        /// And bytes per second of a large one; all bits set: it works in host memory. Both 0: not known.
+        transfer_bytes_per_s: u64,
     }
 }
 c_struct! {
@@ -483,7 +494,7 @@ c_struct! {
         inputs: *const Value,
         /// Run: `WANT_*` per output.
         wants: *const u32,
-        /// Numbers of the program's symbols; -1 is unknown yet (claim and compile: hints).
+        /// Numbers of the program's symbols, or UNKNOWN (claim and compile: hints).
         symbols: *const i64,
         /// Equal binding in one lane means equal symbols, so all shape work can be skipped.
         binding: u64,
@@ -533,7 +544,7 @@ c_struct! {
         onnx: unsafe extern "C" fn(*const Call, *const Program, *const PartDesc, *mut Str) -> i32,
         /// compile: this constant will never be read again, so its pages can go. Not said: kept for the part's life.
         done_with: unsafe extern "C" fn(*const Call, u32),
-        /// compile: 0 input or 1 output, index, the space it is wanted or left in (host memory if not called).
+        /// compile: 0 input or 1 output, index, the space it is wanted or left in (host memory if not called); inputs: or PORT_SHAPE.
         port: unsafe extern "C" fn(*const Call, u32, u32, u32),
         /// run: index (NONE: a loose element), dtype, rank, shape: host memory to write. Again for an index only with the same shape.
         output: unsafe extern "C" fn(*const Call, u32, u32, u32, *const i64, *mut Value) -> i32,
@@ -558,6 +569,8 @@ c_struct! {
         defer: unsafe extern "C" fn(*const Call, *mut *mut Fence) -> i32,
         /// Any thread, once per fence: code and, when it is not OK, a sentence.
         complete: unsafe extern "C" fn(*mut Fence, i32, Str),
+        /// Any thread, before `complete`: what `profile` would have said. Only when the run's CALL_PROFILE was set.
+        profile: unsafe extern "C" fn(*mut Fence, *const Event, usize),
     }
 }
 c_struct! {
@@ -587,8 +600,10 @@ c_struct! {
         run: unsafe extern "C" fn(*const Part, *mut *mut Lane, *const Call) -> i32,
         /// May come at any time between runs.
         lane_free: unsafe extern "C" fn(*const Part, *mut Lane),
-        /// Input 0 to output 0 in the given space; required of an EP that owns a space, else null.
+        /// Every input k to output k in the given space, all from one space; required of an EP that owns a space, else null.
         copy: Option<unsafe extern "C" fn(*mut Ep, *const Call, u32) -> i32>,
+        /// Lets go of whatever the factory keeps for EPs to come; null: it keeps nothing. Any thread, at any time.
+        factory_trim: Option<unsafe extern "C" fn(*mut Factory)>,
     }
 }
 c_struct! {

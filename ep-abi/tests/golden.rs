@@ -34,10 +34,11 @@ fn sizes_are_those_of_the_design() {
         ("ValueInfo", 48),
         ("Program", 136),
         ("Constant", 72),
-        ("Device", 64),
+        ("Device", 80),
         ("Event", 56),
         ("HostV1", 152),
-        ("EpV1", 96),
+        ("HostFenceV1", 32),
+        ("EpV1", 104),
         ("Entry", 72),
     ];
     for (name, size) in expected {

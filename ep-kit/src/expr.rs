@@ -4,17 +4,14 @@
 use ortolan_ep_abi::raw::{Expr, expr};
 
 /// A number that nobody knows yet. It spreads through every operation.
-pub const UNKNOWN: i64 = i64::MIN;
+pub use ortolan_ep_abi::raw::UNKNOWN;
 
-/// Numbers of all expressions for some symbols; a symbol of -1 is unknown.
+/// Numbers of all expressions for some symbols.
 pub fn hints(exprs: &[Expr], symbols: &[i64]) -> Vec<i64> {
     let mut numbers = Vec::with_capacity(exprs.len());
     for e in exprs {
         let number = match e.op {
-            expr::SYMBOL => match symbols.get(e.a as usize) {
-                Some(&n) if n != -1 => n,
-                _ => UNKNOWN,
-            },
+            expr::SYMBOL => symbols.get(e.a as usize).copied().unwrap_or(UNKNOWN),
             _ => eval(e, &numbers),
         };
         numbers.push(number);
@@ -45,7 +42,7 @@ pub fn eval(e: &Expr, numbers: &[i64]) -> i64 {
         expr::ADD => a.wrapping_add(b),
         expr::SUB => a.wrapping_sub(b),
         expr::MUL => a.wrapping_mul(b),
-        expr::DIV | expr::CEILDIV | expr::MOD if b == 0 => -1,
+        expr::DIV | expr::CEILDIV | expr::MOD if b == 0 => UNKNOWN,
         expr::DIV => floor_div(a, b),
         expr::CEILDIV => floor_div(a.wrapping_neg(), b).wrapping_neg(),
         expr::MOD => a.wrapping_sub(b.wrapping_mul(floor_div(a, b))),
@@ -53,7 +50,7 @@ pub fn eval(e: &Expr, numbers: &[i64]) -> i64 {
         expr::MAX => a.max(b),
         expr::BCAST if a == b || b == 1 => a,
         expr::BCAST if a == 1 => b,
-        expr::BCAST => -1,
+        expr::BCAST => UNKNOWN,
         expr::EQ => i64::from(a == b),
         expr::LT => i64::from(a < b),
         expr::AND => i64::from(a != 0 && b != 0),
@@ -86,7 +83,7 @@ mod tests {
             (DIV, 7, 2, 3),
             (DIV, -7, 2, -4),
             (DIV, 7, -2, -4),
-            (DIV, i64::MIN + 1, 0, -1),
+            (DIV, i64::MIN + 1, 0, UNKNOWN),
             (CEILDIV, 7, 2, 4),
             (CEILDIV, -7, 2, -3),
             (MOD, -7, 3, 2),
@@ -96,7 +93,7 @@ mod tests {
             (BCAST, 1, 5, 5),
             (BCAST, 5, 1, 5),
             (BCAST, 0, 1, 0),
-            (BCAST, 2, 3, -1),
+            (BCAST, 2, 3, UNKNOWN),
             (EQ, 2, 2, 1),
             (LT, 3, 2, 0),
             (AND, 2, 0, 0),
@@ -116,6 +113,7 @@ mod tests {
     #[test]
     fn hints_spread_what_is_unknown() {
         let table = [e(expr::SYMBOL, 0, 0, 0), e(expr::SYMBOL, 1, 0, 0), e(expr::MUL, 0, 1, 0), e(expr::ADD, 0, 0, 0)];
-        assert_eq!(hints(&table, &[3, -1]), [3, UNKNOWN, UNKNOWN, 6]);
+        assert_eq!(hints(&table, &[3, UNKNOWN]), [3, UNKNOWN, UNKNOWN, 6]);
+        assert_eq!(hints(&table, &[3, -1]), [3, -1, -3, 6], "a negative number is a number");
     }
 }

@@ -206,7 +206,7 @@ impl Outline {
         let mut numbers: Vec<i64> = Vec::with_capacity(self.exprs.len());
         for e in &self.exprs {
             let number = match e.op {
-                raw::expr::SYMBOL => symbols.get(e.a as usize).copied().filter(|&n| n != -1).unwrap_or(UNKNOWN),
+                raw::expr::SYMBOL => symbols.get(e.a as usize).copied().unwrap_or(UNKNOWN),
                 _ => eval(e, &numbers),
             };
             numbers.push(number);

@@ -54,7 +54,7 @@ impl Factory for CpuFactory {
             ordinal: 0,
             memory_bytes: memory_bytes(&read("/proc/meminfo")),
             info: &info,
-            static_shapes: false,
+            ..Device::default()
         });
         Ok(())
     }

@@ -11,7 +11,7 @@ use crate::shader::Elem;
 use ortolan_ep_abi::author::Ep;
 use ortolan_ep_abi::call::{ClaimCall, CompileCall, Error, Result, RunCall};
 use ortolan_ep_abi::codes::DType;
-use ortolan_ep_abi::view::{PartDesc, Program};
+use ortolan_ep_abi::view::{PartDesc, Program, Value};
 use ortolan_ep_kit::outline::{Outline, Rows, Source};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -73,7 +73,12 @@ impl Ep for WebEp {
     }
 
     fn copy(&self, call: &RunCall<'_>, space: u32) -> Result<()> {
-        let value = call.inputs().first().ok_or_else(|| Error::new("nothing to copy"))?;
+        (0..).zip(call.inputs()).try_for_each(|(at, value)| self.copy_one(call, (at, value), space))
+    }
+}
+
+impl WebEp {
+    fn copy_one(&self, call: &RunCall<'_>, (at, value): (u32, &Value<'_>), space: u32) -> Result<()> {
         let dtype = value.dtype().ok_or_else(|| Error::new(format!("{value:?} is no tensor")))?;
         let elem = Elem::of(dtype).ok_or_else(|| Error::new(format!("the device does not hold {dtype}")))?;
         let is_here = value.raw().space == self.space;
@@ -86,18 +91,16 @@ impl Ep for WebEp {
                     self.gpu.upload(elem, bytes)?
                 }
             };
-            return handle::give(call, 0, (dtype, value.shape()), space, &self.gpu, slice);
+            return handle::give(call, at, (dtype, value.shape()), space, &self.gpu, slice);
         }
         if space != 0 || !is_here {
             return Err(Error::new(format!("webgpu copies between {} and host memory only", self.space_name)));
         }
         let slice = handle::slice(&self.gpu, value)?;
-        let to = handle::output(call, 0, dtype, value.shape())?;
+        let to = handle::output(call, at, dtype, value.shape())?;
         self.gpu.download(&slice, elem, to, &|| call.is_cancelled())
     }
-}
 
-impl WebEp {
     /// Uploads what steps and outputs read; the host may drop its copies.
     fn bring_constants(&self, call: &CompileCall<'_>, program: Program<'_>, plan: &mut Plan) -> Result<()> {
         let outline = &plan.outline;
@@ -158,7 +161,7 @@ fn compute_fixed(plan: &mut Plan, symbols: &[i64]) -> Result<()> {
     let bound = Bound::new(plan, sizes, &fixed, true)?;
     let encoded = plan.gpu.guarded("constant expressions", || {
         let mut encoder = plan.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let whole = bound.encode(&plan.gpu, &mut encoder, &[], &[], None);
+        let whole = bound.encode(&plan.gpu, &mut encoder, &[], &[]);
         plan.gpu.queue.submit([encoder.finish()]);
         whole
     })?;

@@ -17,8 +17,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wgpu::{Adapter, Backends, Features, Limits};
 
-/// Code of this EP: the device is gone. What it held is gone with it; other EPs are not touched.
-pub const LOST: i32 = 1;
+/// The host's code: the device is gone. What it held is gone with it; other EPs are not touched.
+pub const LOST: i32 = raw::LOST;
 /// Code of this EP: the driver refused a command that should be valid.
 pub const REFUSED: i32 = 2;
 
@@ -32,8 +32,6 @@ pub struct Gpu {
     pub limits: Limits,
     /// Shaders may compute with f16.
     pub has_f16: bool,
-    /// Unit of the device's clock, if it has one.
-    pub ns_per_tick: Option<f64>,
     /// The driver hands out what it made of shaders.
     pub keeps_pipelines: bool,
     /// What that depends on beside the shader: adapter, driver, this library.
@@ -124,8 +122,7 @@ impl Gpu {
 
     fn start(adapter: &Adapter, lose_after: Option<u64>) -> Result<Gpu, Error> {
         let limits = wanted_limits(&adapter.limits());
-        let useful = Features::SHADER_F16 | Features::PIPELINE_CACHE | Features::TIMESTAMP_QUERY;
-        let features = adapter.features() & useful;
+        let features = adapter.features() & (Features::SHADER_F16 | Features::PIPELINE_CACHE);
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("ortolan"),
             required_features: features,
@@ -148,7 +145,6 @@ impl Gpu {
             memory: Pool::new(&limits),
             pipelines: Pipelines::new(&device),
             has_f16: features.contains(Features::SHADER_F16),
-            ns_per_tick: features.contains(Features::TIMESTAMP_QUERY).then(|| f64::from(queue.get_timestamp_period())),
             keeps_pipelines: features.contains(Features::PIPELINE_CACHE),
             identity: identity(&info, features),
             limits,
@@ -169,7 +165,7 @@ impl Gpu {
     /// Fails when the device is lost.
     pub fn check(&self) -> Result<(), Error> {
         match self.loss() {
-            Some(why) => Err(Error::new(format!("the device is lost ({why}); make a new session")).with_code(LOST)),
+            Some(why) => Err(Error::lost(why)),
             None => Ok(()),
         }
     }
@@ -259,29 +255,5 @@ fn wanted_limits(have: &Limits) -> Limits {
         max_storage_buffer_binding_size: have.max_storage_buffer_binding_size,
         max_buffer_size: have.max_buffer_size,
         ..standard.or_worse_values_from(have)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn devices_are_opened_within_the_standard_limits() {
-        let standard = Limits::default();
-        let large = Limits {
-            max_compute_invocations_per_workgroup: 1024,
-            max_compute_workgroup_size_x: 1024,
-            max_compute_workgroup_storage_size: 65536,
-            max_storage_buffers_per_shader_stage: 64,
-            max_storage_buffer_binding_size: 1 << 31,
-            max_buffer_size: 1 << 36,
-            ..standard.clone()
-        };
-        let expected =
-            Limits { max_storage_buffer_binding_size: 1 << 31, max_buffer_size: 1 << 36, ..standard.clone() };
-        assert_eq!(wanted_limits(&large), expected);
-        let small = Limits { max_compute_workgroups_per_dimension: 1000, ..standard };
-        assert_eq!(wanted_limits(&small), small);
     }
 }

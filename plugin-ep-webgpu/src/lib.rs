@@ -18,7 +18,6 @@ mod part;
 mod pipeline;
 mod recipe;
 mod shader;
-mod times;
 mod transfer;
 
 pub use ep::WebEp;

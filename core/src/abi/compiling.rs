@@ -31,7 +31,8 @@ pub(crate) struct Compiling<'a> {
 
 impl Compiling<'_> {
     pub fn port(&self, direction: u32, index: u32, to: u32) -> Result<(), Refusal> {
-        if !space::known(to) {
+        let shape_only = to == raw::PORT_SHAPE && direction == 0;
+        if !shape_only && !space::known(to) {
             return Err(Refusal::fault(format!("port: there is no memory space {to}")));
         }
         let mut ports = self.ports.borrow_mut();

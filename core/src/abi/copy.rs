@@ -1,4 +1,4 @@
-//! Moves a tensor between an EP's memory space and the host, by the EP's `copy`.
+//! Moves tensors between an EP's memory space and the host, by the EP's `copy`.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -12,51 +12,65 @@ use super::handle::{EpHandle, raw_tensor};
 use crate::error::{Error, Result, codes};
 use crate::value::{Buffer, Lender, SpaceId, Tensor, Value};
 
-/// Where host memory for the result comes from.
+/// Where host memory for results comes from.
 pub(crate) type Make<'a> = &'a mut dyn FnMut(usize) -> Result<Arc<Buffer>>;
 
-/// A copy of `tensor` in the space `to`. One of the two spaces is the EP's, the other the host's or the EP's too.
+/// What a copy is made in the course of.
+#[derive(Default)]
+pub(crate) struct Copying<'a> {
+    pub cancel: Option<&'a AtomicU32>,
+    /// How errors name a node: a run that returned early may have failed since.
+    pub place: Option<&'a dyn Fn(u32) -> Option<String>>,
+}
+
+/// Copies of `tensors`, which lie in one space, in the space `to`. One of the two spaces is the EP's, the other the host's
+/// or the EP's too.
 pub(crate) fn copy(
     ep: &Arc<EpHandle>,
-    tensor: &Tensor,
+    tensors: &[&Tensor],
     to: SpaceId,
-    cancel: Option<&AtomicU32>,
+    copying: &Copying<'_>,
     make: Make<'_>,
-) -> Result<Tensor> {
+) -> Result<Vec<Tensor>> {
     let Some(f) = ep.table().copy else {
         let text = format!("it cannot copy to or from '{}'", super::space_name(to));
         return Err(Error::new(codes::NO_COPY, text).from_ep(ep.name(), None));
     };
-    let inputs = [raw_tensor(tensor)];
-    let wants = [if to == SpaceId::HOST { raw::WANT_HOST } else { raw::WANT_ANY }];
-    let setup = Setup { cancel, inputs: &inputs, wants: &wants, ..Setup::plain(ep.name(), 1) };
-    let mut sink = Sink { ep, tensor, made: None, make };
+    ep.alive()?;
+    let inputs: Vec<raw::Value> = tensors.iter().map(|t| raw_tensor(t)).collect();
+    let wants = vec![if to == SpaceId::HOST { raw::WANT_HOST } else { raw::WANT_ANY }; tensors.len()];
+    let plain = Setup::plain(ep.name(), 1);
+    let place = copying.place.unwrap_or(plain.place);
+    let setup = Setup { cancel: copying.cancel, inputs: &inputs, wants: &wants, place, ..plain };
+    let mut sink = Sink { ep, tensors, made: vec![None; tensors.len()], make };
     let kind = Kind::Run(UnsafeCell::new(&mut sink));
     // SAFETY: the EP is live, and so is the call while `f` runs.
-    call(&setup, kind, codes::EP_FAILED, |call| unsafe { f(ep.raw(), call, to.0) })?;
-    match sink.made {
-        Some(made) if made.space() == to => Ok(made),
-        _ => {
-            let text = format!("copy made no value in '{}'", super::space_name(to));
-            Err(Error::new(codes::EP_FAULT, text).from_ep(ep.name(), None))
-        }
-    }
+    call(&setup, kind, codes::EP_FAILED, |call| unsafe { f(ep.raw(), call, to.0) }).map_err(|e| ep.noted(e))?;
+    let made: Option<Vec<Tensor>> = sink.made.into_iter().map(|t| t.filter(|t| t.space() == to)).collect();
+    made.ok_or_else(|| {
+        let text = format!("copy left a value out, or not in '{}'", super::space_name(to));
+        Error::new(codes::EP_FAULT, text).from_ep(ep.name(), None)
+    })
 }
 
 struct Sink<'a> {
     ep: &'a Arc<EpHandle>,
-    tensor: &'a Tensor,
-    made: Option<Tensor>,
+    tensors: &'a [&'a Tensor],
+    made: Vec<Option<Tensor>>,
     make: Make<'a>,
 }
 
 impl Sink<'_> {
-    fn check(&self, index: u32, made: &Tensor) -> Result<(), Refusal> {
-        if index != 0 || made.dtype != self.tensor.dtype || made.shape != self.tensor.shape {
-            let text = format!("copy: output {index} is {made:?}, and {:?} was to be copied", self.tensor);
-            return Err(Refusal::fault(text));
+    /// The place for an output.
+    fn put(&mut self, index: u32, made: Tensor) -> Result<&Tensor, Refusal> {
+        let at = index as usize;
+        let Some((from, to)) = self.tensors.get(at).zip(self.made.get_mut(at)) else {
+            return Err(Refusal::fault(format!("copy: there is no output {index}")));
+        };
+        if made.dtype != from.dtype || made.shape != from.shape {
+            return Err(Refusal::fault(format!("copy: output {index} is {made:?}, and {from:?} was to be copied")));
         }
-        Ok(())
+        Ok(to.insert(made))
     }
 }
 
@@ -66,20 +80,14 @@ impl RunSink for Sink<'_> {
         let (dtype, shape, bytes) =
             unsafe { describe(dtype, u32::try_from(shape.len()).unwrap_or(u32::MAX), shape.as_ptr()) }?;
         let buffer = (self.make)(bytes).map_err(|e| Refusal::memory(codes::OUT_OF_MEMORY, e.message()))?;
-        let made = Tensor { dtype, shape, buffer, at: 0, bytes };
-        self.check(index, &made)?;
-        *out = raw_tensor(self.made.insert(made));
+        *out = raw_tensor(self.put(index, Tensor { dtype, shape, buffer, at: 0, bytes })?);
         Ok(())
     }
 
     fn give(&mut self, index: u32, value: &raw::Value, release: Release) -> Result<(), Refusal> {
         // SAFETY: the ABI asks that the value is live.
         match unsafe { accept(value, release, self) }? {
-            Value::Tensor(made) => {
-                self.check(index, &made)?;
-                self.made = Some(made);
-                Ok(())
-            }
+            Value::Tensor(made) => self.put(index, made).map(|_| ()),
             _ => Err(Refusal::fault("copy: a tensor was to be copied")),
         }
     }
@@ -97,7 +105,8 @@ impl RunSink for Sink<'_> {
 
 impl Giver for Sink<'_> {
     fn find(&self, buffer: *mut raw::Buffer) -> Option<Arc<Buffer>> {
-        std::ptr::addr_eq(Arc::as_ptr(&self.tensor.buffer), buffer).then(|| Arc::clone(&self.tensor.buffer))
+        let same = |t: &&&Tensor| std::ptr::addr_eq(Arc::as_ptr(&t.buffer), buffer);
+        self.tensors.iter().find(same).map(|t| Arc::clone(&t.buffer))
     }
 
     fn is_borrowed(&self, _: *const u8) -> bool {

@@ -107,16 +107,33 @@ pub(crate) struct Setup<'a> {
     pub cancel: Option<&'a AtomicU32>,
     /// Numbers of the program's symbols, -1 for unknown.
     pub symbols: &'a [i64],
-    /// Of a copy: its one input.
+    /// Of a copy: what is copied.
     pub inputs: &'a [raw::Value],
-    /// Of a copy: how its one output is wanted.
+    /// Of a copy: how each output is wanted.
     pub wants: &'a [u32],
+    /// How errors name a node.
+    pub place: &'a dyn Fn(u32) -> Option<String>,
 }
 
 impl<'a> Setup<'a> {
     /// A call without program or values.
     pub fn plain(ep: &'a str, width: u32) -> Setup<'a> {
-        Setup { ep, width, cancel: None, symbols: &[], inputs: &[], wants: &[] }
+        Setup { ep, width, cancel: None, symbols: &[], inputs: &[], wants: &[], place: &by_number }
+    }
+}
+
+fn by_number(node: u32) -> Option<String> {
+    (node != NONE).then(|| format!("node {node}"))
+}
+
+/// The code of a status that says more than that something failed.
+pub(crate) fn code_of(status: i32, otherwise: Code) -> Code {
+    match status {
+        raw::CANCELLED => codes::CANCELLED,
+        raw::MEMORY => codes::OUT_OF_MEMORY,
+        raw::LOST => codes::DEVICE_LOST,
+        raw::PANIC => codes::EP_PANIC,
+        _ => otherwise,
     }
 }
 
@@ -239,14 +256,10 @@ impl<'a> Ctx<'a> {
     fn failure(&self, status: i32, otherwise: Code, node: &dyn Fn(u32) -> Option<String>) -> Error {
         let all = self.reports.get().map(|all| all.lock().unwrap_or_else(PoisonError::into_inner));
         let all = all.as_ref().map_or(&[][..], |all| all);
-        let first = all.iter().find(|r| r.host.is_some()).or(all.first());
-        let code = match (first.and_then(|r| r.host), status) {
-            (Some(code), _) => code,
-            (None, raw::CANCELLED) => codes::CANCELLED,
-            (None, raw::MEMORY) => codes::OUT_OF_MEMORY,
-            (None, raw::PANIC) => codes::EP_PANIC,
-            (None, _) => otherwise,
-        };
+        // A device that is gone explains everything else.
+        let lost = status == raw::LOST;
+        let first = all.iter().find(|r| r.host.is_some() != lost).or(all.first());
+        let code = first.and_then(|r| r.host).filter(|_| !lost).unwrap_or_else(|| code_of(status, otherwise));
         let text = match first {
             Some(report) => report.text.clone(),
             None if status == raw::CANCELLED => "the call was cancelled".to_owned(),
@@ -300,7 +313,7 @@ pub(crate) fn call<'a>(
         let text = "the EP wrote into or past the call that it may only read";
         return Err(Error::new(codes::EP_FAULT, text).from_ep(setup.ep, Some(status)));
     }
-    ctx.outcome(status, otherwise, &|node| (node != NONE).then(|| format!("node {node}")))
+    ctx.outcome(status, otherwise, setup.place)
 }
 
 fn count(len: usize) -> u32 {

@@ -6,7 +6,7 @@ use ortolan_ep_abi::raw;
 use super::{Refusal, sentence};
 
 /// A device of a factory.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct DeviceInfo {
     /// Name that a person knows it by.
     pub name: String,
@@ -22,6 +22,10 @@ pub struct DeviceInfo {
     pub info: Vec<(String, String)>,
     /// Wants every symbol bound when it compiles.
     pub static_shapes: bool,
+    /// A transfer between its memory and the host's, to begin with, in ns.
+    pub transfer_ns: u64,
+    /// And bytes per second of a large one; `u64::MAX`: it works in host memory. Both 0: not stated.
+    pub transfer_bytes_per_s: u64,
 }
 
 impl DeviceInfo {
@@ -71,6 +75,8 @@ impl DeviceList {
             memory_bytes: device.memory_bytes,
             info: info.iter().map(|kv| (sentence(kv.key), sentence(kv.value))).collect(),
             static_shapes: device.flags & raw::DEVICE_STATIC_SHAPES != 0,
+            transfer_ns: device.transfer_ns,
+            transfer_bytes_per_s: device.transfer_bytes_per_s,
         });
         Ok(())
     }

@@ -4,11 +4,11 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ortolan_ep_abi::raw::{self, EpV1, Kv, Str};
 
-use super::copy::copy;
+use super::copy::{Copying, copy};
 use super::ctx::{Kind, Setup, call};
 use super::out::Out;
 use super::{Answers, Claims, Compiling, DeviceInfo, DeviceList, Ports, Refusal};
@@ -71,7 +71,15 @@ impl FactoryHandle {
         let make = |c| unsafe { (self.table.ep_new)(self.raw, c, device.ordinal, kvs.as_ptr(), kvs.len(), out.ptr()) };
         call(&setup, Kind::Plain, codes::EP_NEW_FAILED, make)?;
         let raw = out.take("EP").map_err(|r| fault(&self.name, r))?;
-        Ok(EpHandle { factory: Arc::clone(self), raw, device: device.clone() })
+        Ok(EpHandle { factory: Arc::clone(self), raw, device: device.clone(), lost: OnceLock::new() })
+    }
+
+    /// Makes the EP let go of what it keeps for sessions to come; what is in use stays.
+    pub fn trim(&self) {
+        if let Some(trim) = self.table.factory_trim {
+            // SAFETY: the factory is live.
+            unsafe { trim(self.raw) }
+        }
     }
 }
 
@@ -87,6 +95,8 @@ pub struct EpHandle {
     factory: Arc<FactoryHandle>,
     raw: *mut raw::Ep,
     device: DeviceInfo,
+    /// Why its device is gone.
+    lost: OnceLock<String>,
 }
 
 // SAFETY: the ABI lets an EP be used from any thread.
@@ -105,6 +115,29 @@ impl EpHandle {
         &self.device
     }
 
+    /// Why its device is gone, if it is.
+    pub fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// The same error; if it says that the device is gone, that is remembered, and the error names the device.
+    pub(crate) fn noted(&self, error: Error) -> Error {
+        if !error.is(codes::DEVICE_LOST) {
+            return error;
+        }
+        let text = format!("its device '{}' is lost: {}", self.device.name, error.message());
+        self.lost.get_or_init(|| text.clone());
+        error.reworded(text)
+    }
+
+    /// An error if the device is gone.
+    pub(crate) fn alive(&self) -> Result<()> {
+        match self.lost.get() {
+            Some(why) => Err(Error::new(codes::DEVICE_LOST, why).from_ep(self.name(), Some(raw::LOST))),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn table(&self) -> &'static EpV1 {
         self.factory.table
     }
@@ -120,7 +153,7 @@ impl EpHandle {
         let claims = RefCell::new(Claims::new(asked));
         // SAFETY: the EP is live; program and part live over the call.
         let ask = |c| unsafe { (self.table().claim)(self.raw, c, program, part) };
-        call(setup, Kind::Claim(&claims), codes::EP_FAILED, ask)?;
+        call(setup, Kind::Claim(&claims), codes::EP_FAILED, ask).map_err(|e| self.noted(e))?;
         Ok(claims.into_inner().finish())
     }
 
@@ -135,7 +168,7 @@ impl EpHandle {
         let out = Out::new();
         // SAFETY: the EP is live; program, part and out pointer live over the call.
         let make = |c| unsafe { (self.table().compile)(self.raw, c, program, part, out.ptr()) };
-        call(setup, Kind::Compile(compiling), codes::COMPILE_FAILED, make)?;
+        call(setup, Kind::Compile(compiling), codes::COMPILE_FAILED, make).map_err(|e| self.noted(e))?;
         let raw = out.take("part").map_err(|r| fault(self.name(), r))?;
         Ok(PartHandle { ep: Arc::clone(self), raw, ports: compiling.ports.borrow().clone(), keep: Some(keep) })
     }
@@ -240,7 +273,8 @@ fn to_host(ep: &Arc<EpHandle>, tensor: &Tensor) -> Result<Tensor> {
         Some(buffer) => Ok(Arc::new(buffer)),
         None => Err(Error::new(codes::OUT_OF_MEMORY, format!("the system has no {bytes} bytes left"))),
     };
-    copy(ep, tensor, SpaceId::HOST, None, &mut make)
+    let mut all = copy(ep, &[tensor], SpaceId::HOST, &Copying::default(), &mut make)?;
+    all.pop().ok_or_else(|| Error::new(codes::INTERNAL, "a copy of one value gave none"))
 }
 
 /// As the keeper of memory that a copy made.

@@ -40,7 +40,8 @@ static HOST: HostV1 = HostV1 {
     profile,
 };
 
-static FENCE: HostFenceV1 = HostFenceV1 { struct_size: size_of::<HostFenceV1>() as u32, version: 1, defer, complete };
+static FENCE: HostFenceV1 =
+    HostFenceV1 { struct_size: size_of::<HostFenceV1>() as u32, version: 1, defer, complete, profile: profile_late };
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -332,6 +333,15 @@ unsafe extern "C" fn complete(fence: *mut raw::Fence, status: i32, text: Str) {
     });
 }
 
+unsafe extern "C" fn profile_late(fence: *mut raw::Fence, events: *const raw::Event, count: usize) {
+    barrier((), || {
+        // SAFETY: the plugin's list lives over the call.
+        if !Fence::profile(fence, unsafe { raw::slice(events, count) }) {
+            tracing::error!("events came for a fence that is not open");
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -498,6 +508,8 @@ mod tests {
             info: &raw::Kv { key: Str::new("k"), value: Str::new("v") },
             info_count: 1,
             flags: raw::DEVICE_STATIC_SHAPES,
+            transfer_ns: 5,
+            transfer_bytes_per_s: 6,
         };
         // SAFETY: calls and arguments are live.
         let done = make(&Setup::plain("fake", 1), Kind::Devices(&list), codes::EP_FAILED, |c| unsafe {
@@ -508,6 +520,7 @@ mod tests {
         assert_eq!(text(done), "fine");
         let list = list.into_inner();
         assert!(list.devices[0].static_shapes && list.devices[0].info == [("k".to_owned(), "v".to_owned())]);
+        assert_eq!((list.devices[0].transfer_ns, list.devices[0].transfer_bytes_per_s), (5, 6));
         assert_eq!(list.reasons[0].known.map(|c| c.as_str()), Some("no-driver"));
         // SAFETY: as above.
         let done = make(&Setup::plain("fake", 1), Kind::Claim(&claims), codes::EP_FAILED, |c| unsafe {

@@ -83,6 +83,9 @@ crate::codes::codes! {
     EP_FAILED = "ep-failed", "0.1.0", "An EP failed",
         "An execution provider reported an error of its own.",
         "The EP's words say what to do.";
+    DEVICE_LOST = "device-lost", "0.1.0", "A device is gone",
+        "The device of an execution provider is lost: unplugged, reset or hung. What lay on it is lost with it.",
+        "Run again: the session goes on with its other EPs. A new session may open the device anew.";
     EP_PANIC = "ep-panic", "0.1.0", "An EP panicked",
         "A panic inside an execution provider was caught at the border. The session can be used again.",
         "Report it to the EP's author.";

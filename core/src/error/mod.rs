@@ -75,6 +75,18 @@ impl Error {
         self
     }
 
+    /// The same error in other words.
+    #[must_use]
+    pub(crate) fn reworded(mut self, message: String) -> Error {
+        self.0.message = message;
+        self
+    }
+
+    /// Whether it says where it happened.
+    pub(crate) fn has_place(&self) -> bool {
+        !self.0.place.is_empty()
+    }
+
     /// About this EP, with the code that it returned.
     #[must_use]
     #[expect(clippy::wrong_self_convention, reason = "it reads as a sentence: an error from an EP")]

@@ -1,6 +1,6 @@
 //! Symbols of a run: from the shapes of its inputs, and from what its steps make.
 
-use ortolan_ep_abi::raw;
+use ortolan_ep_abi::raw::{self, UNKNOWN};
 use ortolan_graph::ir::UNDEFINED;
 
 use super::lane::State;
@@ -9,6 +9,9 @@ use super::slot::SlotState;
 use crate::error::{Error, Result, codes};
 use crate::plan::{Binder, DimRule, InputRule, Slot};
 use crate::value::Input;
+
+/// The ABI and the graph crate mean the same, so that symbols are read as they are.
+const _: () = assert!(UNKNOWN == UNDEFINED);
 
 /// Why inputs cannot be bound.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ impl From<Unbound> for Error {
     }
 }
 
-/// Element `at` of a small integer tensor in host memory, or -1.
+/// Element `at` of a small integer tensor in host memory, or UNKNOWN.
 fn element(value: &raw::Value, at: u32) -> i64 {
     let at = at as usize;
     let read = |size: usize| {
@@ -47,7 +50,7 @@ fn element(value: &raw::Value, at: u32) -> i64 {
         3 => read(1).map(|b| i64::from(b[0] as i8)),
         _ => None,
     };
-    number.unwrap_or(-1)
+    number.unwrap_or(UNKNOWN)
 }
 
 fn shape(value: &raw::Value) -> &[i64] {
@@ -55,9 +58,9 @@ fn shape(value: &raw::Value) -> &[i64] {
     unsafe { raw::slice(value.shape, value.rank as usize) }
 }
 
-/// The symbols that inputs fix, -1 for others.
+/// The symbols that inputs fix, UNKNOWN for others.
 pub(crate) fn symbols_of(binder: &Binder, inputs: &[(usize, Input<'_>)]) -> Result<Box<[i64]>, Unbound> {
-    let mut symbols = vec![-1; binder.symbols];
+    let mut symbols = vec![UNKNOWN; binder.symbols];
     for (at, input) in inputs {
         let rule = &binder.inputs[*at];
         let mut slot = SlotState::new();
@@ -95,7 +98,7 @@ impl Run<'_> {
     fn bind_anew(&mut self) -> Result<(), Unbound> {
         let (plan, state) = (self.plan, &mut self.lane.state);
         state.last.clear();
-        state.symbols.fill(-1);
+        state.symbols.fill(UNKNOWN);
         for (rule, &slot) in plan.binder.inputs.iter().zip(&plan.inputs) {
             let value = &state.slots[slot as usize].raw;
             if let Some(dims) = &rule.dims {
@@ -121,9 +124,7 @@ impl Run<'_> {
         if binder.assumptions.is_empty() {
             return Ok(());
         }
-        state.known.clear();
-        state.known.extend(state.symbols.iter().map(|&n| if n < 0 { UNDEFINED } else { n }));
-        binder.exprs.eval(&state.known, &mut state.numbers);
+        binder.exprs.eval(&state.symbols, &mut state.numbers);
         for (holds, text) in &binder.assumptions {
             if state.numbers.get(holds.index()) == Some(&0) {
                 return Err(Unbound::Never(Error::new(codes::ASSUMPTION, text.as_str())));
@@ -142,7 +143,7 @@ impl Run<'_> {
                 let number = if d.element {
                     element(&value, d.at)
                 } else {
-                    shape(&value).get(d.at as usize).copied().unwrap_or(-1)
+                    shape(&value).get(d.at as usize).copied().unwrap_or(UNKNOWN)
                 };
                 changed |= std::mem::replace(&mut state.symbols[d.symbol as usize], number) != number;
             }
@@ -190,7 +191,7 @@ fn bind_dims(rule: &InputRule, dims: &[DimRule], shape: &[i64], symbols: &mut [i
             }
             DimRule::Symbol(s) => {
                 let bound = &mut symbols[s as usize];
-                if *bound >= 0 && *bound != size {
+                if *bound != UNKNOWN && *bound != size {
                     let text = format!("dimension {axis} has the name of one that is {bound} in this run");
                     return Err(Unbound::Names(wrong(text)));
                 }

@@ -6,7 +6,7 @@ use ortolan_ep_abi::raw::{self, NONE};
 use ortolan_graph::ir::DType;
 
 use super::lane::State;
-use crate::abi::{Fence, Giver, Refusal, Release, RunSink, accept, raw_tensor};
+use crate::abi::{Fence, Giver, Kernel, Refusal, Release, RunSink, accept, raw_tensor};
 use crate::error::codes;
 use crate::plan::{Plan, RunStep, SlotInfo};
 use crate::program::number;
@@ -172,7 +172,7 @@ impl RunSink for Frame<'_> {
 
     fn profile(&mut self, events: &[raw::Event]) {
         if let Some(recorder) = &mut self.state.recorder {
-            recorder.kernels(self.step.part, events);
+            recorder.kernels(self.step.part, events.iter().map(Kernel::of));
         }
     }
 
@@ -180,7 +180,7 @@ impl RunSink for Frame<'_> {
         if self.fence.is_some() {
             return Err(Refusal::fault("defer: the run has a fence already"));
         }
-        Ok(self.fence.insert(Fence::new()).as_raw())
+        Ok(self.fence.insert(Fence::new(self.state.recorder.is_some())).as_raw())
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 use ortolan_ep_abi::call::EMPTY;
-use ortolan_ep_abi::raw;
+use ortolan_ep_abi::raw::{self, UNKNOWN};
 
 use super::memory::{Account, Memory};
 use super::pending::Pending;
@@ -34,7 +34,7 @@ unsafe impl Send for Lane {}
 pub(crate) struct State {
     pub slots: Box<[SlotState]>,
     pub memory: Memory,
-    /// Numbers of the symbols, -1 for unknown yet.
+    /// Numbers of the symbols, UNKNOWN where nobody knows yet.
     pub symbols: Box<[i64]>,
     /// The same as they follow from the inputs alone.
     pub base: Box<[i64]>,
@@ -48,8 +48,7 @@ pub(crate) struct State {
     #[expect(clippy::vec_box, reason = "they must not move")]
     pub loose: Vec<Box<Tensor>>,
     pub pending: Vec<Pending>,
-    /// Room for evaluating expressions: symbols, and results.
-    pub known: Vec<i64>,
+    /// Room for the results of expressions.
     pub numbers: Vec<i64>,
     /// Outputs of the model that stay where the EP leaves them.
     pub keep: Vec<u32>,
@@ -66,7 +65,7 @@ pub(crate) struct State {
 
 impl Lane {
     pub fn new(plan: &Plan, account: &Arc<Account>) -> Box<Lane> {
-        let symbols: Box<[i64]> = vec![-1; plan.binder.symbols].into();
+        let symbols: Box<[i64]> = vec![UNKNOWN; plan.binder.symbols].into();
         let mut lane = Box::new(Lane {
             plugin: vec![std::ptr::null_mut(); plan.parts.len()].into(),
             ins: vec![EMPTY; plan.widest].into(),
@@ -82,7 +81,6 @@ impl Lane {
                 bound: false,
                 loose: Vec::new(),
                 pending: Vec::new(),
-                known: Vec::new(),
                 numbers: Vec::new(),
                 keep: Vec::new(),
                 wants: Vec::new(),

@@ -9,7 +9,7 @@ use ortolan_ep_abi::raw;
 use super::cancel::GO;
 use super::run::Run;
 use super::slot::{Held, recycle};
-use crate::abi::Fence;
+use crate::abi::{Fence, code_of};
 use crate::error::{Error, Result, codes};
 use crate::plan::Slot;
 
@@ -33,12 +33,30 @@ impl Run<'_> {
     /// Waits until nothing is pending any more.
     #[cold]
     pub fn settle(&mut self) -> Result<()> {
+        self.settle_if(|_| true)
+    }
+
+    /// Waits for what is pending and touches these slots; other parts go on.
+    pub fn settle_slots(&mut self, slots: &[Slot]) -> Result<()> {
+        if slots.iter().any(|&s| self.lane.state.slots[s as usize].pending) {
+            self.settle_if(|p| p.slots.iter().any(|s| slots.contains(s)))?;
+        }
+        Ok(())
+    }
+
+    /// Waits for some of what is pending.
+    #[cold]
+    pub fn settle_if(&mut self, which: impl Fn(&Pending) -> bool) -> Result<()> {
         let mut result = Ok(());
-        while !self.lane.state.pending.is_empty() {
-            let next = self.lane.state.pending.remove(0);
+        while let Some(at) = self.lane.state.pending.iter().position(&which) {
+            let next = self.lane.state.pending.remove(at);
             let ended = self.wait(&next);
-            for slot in &next.slots {
-                self.lane.state.slots[*slot as usize].pending = false;
+            let state = &mut self.lane.state;
+            next.slots.iter().for_each(|slot| state.slots[*slot as usize].pending = false);
+            let others = state.pending.iter().flat_map(|p| &p.slots);
+            others.for_each(|slot| state.slots[*slot as usize].pending = true);
+            if let Some(recorder) = &mut state.recorder {
+                recorder.kernels(next.part, next.fence.take_events());
             }
             match ended {
                 Ok(()) => {}
@@ -66,14 +84,9 @@ impl Run<'_> {
                 if status == raw::OK {
                     return Ok(());
                 }
-                let code = match status {
-                    raw::CANCELLED => codes::CANCELLED,
-                    raw::MEMORY => codes::OUT_OF_MEMORY,
-                    raw::PANIC => codes::EP_PANIC,
-                    _ => codes::EP_FAILED,
-                };
                 let text = if text.is_empty() { format!("a late run ended with {status} and no reason") } else { text };
-                return Err(Error::new(code, text).from_ep(ep.name(), Some(status)));
+                let error = Error::new(code_of(status, codes::EP_FAILED), text).from_ep(ep.name(), Some(status));
+                return Err(self.failed(pending.part, error));
             }
             if self.cancel.load(Relaxed) == GO {
                 continue;

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use ortolan_ep_abi::raw::{self, NONE};
+use ortolan_ep_abi::raw::NONE;
 use serde_json::json;
 
-use crate::abi::sentence;
+use crate::abi::{EVENTS, Kernel};
 
 /// Everything that happened in one run.
 #[derive(Clone, Debug, Default)]
@@ -70,39 +70,22 @@ pub(crate) struct Recorder {
 
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    pub name: String,
     /// The part whose EP it was; none for the host.
     pub part: Option<u32>,
-    pub node: u32,
-    pub worker: u32,
-    pub start_ns: u64,
-    pub dur_ns: u64,
-    pub flops: u64,
-    pub bytes: u64,
+    pub kernel: Kernel,
 }
 
-/// More events than a run has; beyond it an EP is making them up.
-const LIMIT: usize = 1 << 22;
-
 impl Recorder {
-    pub fn kernels(&mut self, part: u32, events: &[raw::Event]) {
-        let room = LIMIT.saturating_sub(self.events.len());
-        self.events.extend(events.iter().take(room).map(|e| Recorded {
-            name: sentence(e.kernel),
-            part: Some(part),
-            node: e.node,
-            worker: e.worker,
-            start_ns: e.start_ns,
-            dur_ns: e.dur_ns,
-            flops: e.flops,
-            bytes: e.bytes,
-        }));
+    pub fn kernels(&mut self, part: u32, kernels: impl IntoIterator<Item = Kernel>) {
+        let room = EVENTS.saturating_sub(self.events.len());
+        self.events.extend(kernels.into_iter().take(room).map(|kernel| Recorded { part: Some(part), kernel }));
     }
 
     pub fn host(&mut self, name: &str, part: Option<u32>, start_ns: u64, bytes: u64) {
         let dur_ns = crate::abi::now().saturating_sub(start_ns);
         let name = name.to_owned();
-        self.events.push(Recorded { name, part, node: NONE, worker: 0, start_ns, dur_ns, flops: 0, bytes });
+        let kernel = Kernel { name, node: NONE, worker: 0, start_ns, dur_ns, flops: 0, bytes };
+        self.events.push(Recorded { part, kernel });
     }
 }
 

@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use ortolan_ep_abi::raw::{self, OK, VALUE_DONATED, WANT_ANY};
+use ortolan_ep_abi::raw::{self, OK, VALUE_DONATED, WANT_ANY, WANT_HOST};
 
 use smallvec::SmallVec;
 
@@ -13,9 +13,9 @@ use super::frame::{Frame, into_bound};
 use super::lane::{Lane, State};
 use super::pending::Pending;
 use super::slot::{Held, recycle};
-use crate::abi::{Ctx, EpHandle, Fence, Kind, copy, host_table, now, raw_tensor, space_name};
+use crate::abi::{Copying, Ctx, EpHandle, Fence, Kind, copy, host_table, now, raw_tensor, space_name};
 use crate::error::{Error, Result, codes};
-use crate::plan::{Plan, RunStep, Slot, Step};
+use crate::plan::{Plan, RunStep, Slot, Step, made};
 use crate::value::{Buffer, Input, SpaceId, Tensor, TensorView, Value};
 
 /// A run in progress.
@@ -50,7 +50,7 @@ impl<'r> Run<'r> {
             stopped(self.cancel)?;
             let (done, deaths) = match step {
                 Step::Run(run) => (self.part(run), &run.deaths),
-                Step::Copy { from, to, space, deaths } => (self.copy(*from, *to, *space), deaths),
+                Step::Copy { moves, space, deaths } => (self.copy(moves, *space), deaths),
                 Step::Share { from, to, deaths } => (self.share(*from, *to), deaths),
                 Step::If { cond, then, els, deaths, .. } => (self.conditional(*cond, then, els), deaths),
                 Step::Loop { step, deaths } => (self.repeat(step), deaths),
@@ -91,7 +91,7 @@ impl<'r> Run<'r> {
             if input.last && slot.is_sole(!state.backups.is_empty() && state.backups.contains(&input.slot)) {
                 ins[at].flags |= VALUE_DONATED;
             }
-            elsewhere |= slot.raw.space != input.space.0;
+            elsewhere |= slot.raw.space != input.space.0 && input.space != SpaceId::ANYWHERE;
         }
         // Copies live until the EP has returned.
         let fence = if elsewhere {
@@ -135,7 +135,7 @@ impl<'r> Run<'r> {
         let status = unsafe { part.run(&mut plugin[step.part as usize], &call) };
         let outcome = match status {
             Ok(OK) => Ok(()),
-            Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.place_in(step.part, node)),
+            Ok(status) => ctx.outcome(status, codes::EP_FAILED, &|node| plan.place_in(part.ep(), node)),
             Err(refusal) => Err(Error::from(refusal).from_ep(part.ep().name(), None)),
         };
         let fence = frame.fence;
@@ -151,13 +151,21 @@ impl<'r> Run<'r> {
         }
         match (outcome, fence) {
             (Ok(()), fence) => Ok(fence),
-            (Err(error), None) => Err(error),
+            (Err(error), None) => Err(self.failed(step.part, error)),
             (Err(error), Some(fence)) => {
                 // It failed and will still finish: nothing it has may go before.
+                let error = self.failed(step.part, error);
                 self.defer(step, fence);
                 self.settle().and(Err(error))
             }
         }
+    }
+
+    /// An error of a part, which may be that the device is gone. It says where, if the EP does not.
+    #[cold]
+    pub fn failed(&self, part: u32, error: Error) -> Error {
+        let error = self.plan.parts[part as usize].ep().noted(error);
+        if error.has_place() || error.is(codes::CANCELLED) { error } else { error.within(self.plan.part_place(part)) }
     }
 
     /// Checks that all outputs were made, brings them where they were wanted, and binds what they fix.
@@ -168,7 +176,7 @@ impl<'r> Run<'r> {
                 let text = format!("run made no output {at} ('{}')", self.plan.slots[slot as usize].name);
                 return Err(Error::new(codes::EP_FAULT, text).from_ep(ep.name(), None));
             }
-            if want != WANT_ANY && state.raw.space != 0 && !self.is_kept(slot) {
+            if want == WANT_HOST && state.raw.space != 0 && !self.is_kept(slot) {
                 self.bring_home(slot)?;
             }
         }
@@ -187,9 +195,9 @@ impl<'r> Run<'r> {
     /// A value that was to be in host memory and is not.
     #[cold]
     fn bring_home(&mut self, slot: Slot) -> Result<()> {
-        self.settle()?;
+        self.settle_slots(&[slot])?;
         let Some(tensor) = self.lane.state.slots[slot as usize].tensor() else { return Ok(()) };
-        let mut moved = self.moved(&tensor, SpaceId::HOST)?;
+        let mut moved = self.moved_one(tensor, SpaceId::HOST)?;
         let info = &self.plan.slots[slot as usize];
         if let Some(bound) = info.output.and_then(|k| self.bound.get(k as usize)).and_then(Option::as_ref) {
             moved = into_bound(info, bound, &moved)?;
@@ -203,15 +211,17 @@ impl<'r> Run<'r> {
     #[cold]
     #[expect(clippy::vec_box, reason = "the structs point to their shapes, so they must not move")]
     fn fetch(&mut self, step: &RunStep) -> Result<Vec<Box<Tensor>>> {
-        self.settle()?;
+        let slots: Vec<Slot> = step.ins.iter().map(|i| i.slot).collect();
+        self.settle_slots(&slots)?;
         let mut kept = Vec::new();
         for (at, input) in step.ins.iter().enumerate() {
             let state = &self.lane.state.slots[input.slot as usize];
-            if state.raw.space == input.space.0 || state.raw.kind != raw::VALUE_TENSOR {
+            let there = state.raw.space == input.space.0 || input.space == SpaceId::ANYWHERE;
+            if there || state.raw.kind != raw::VALUE_TENSOR {
                 continue;
             }
             let Some(tensor) = self.owned(input.slot)? else { continue };
-            let moved = Box::new(self.moved(&tensor, input.space)?);
+            let moved = Box::new(self.moved_one(tensor, input.space)?);
             self.lane.state.extra_copies += 1;
             self.lane.ins[at] = raw_tensor(&moved);
             kept.push(moved);
@@ -242,54 +252,90 @@ impl<'r> Run<'r> {
         Ok(Some(Tensor { dtype, shape: shape.into(), buffer, at: 0, bytes: data.len() }))
     }
 
-    /// A tensor in another memory space; from one device to another through the host.
-    fn moved(&mut self, tensor: &Tensor, to: SpaceId) -> Result<Tensor> {
-        let from = tensor.space();
+    fn moved_one(&mut self, tensor: Tensor, to: SpaceId) -> Result<Tensor> {
+        let made = self.moved(std::slice::from_ref(&tensor), to)?.pop();
+        made.ok_or_else(|| Error::new(codes::INTERNAL, "a copy of one value gave none"))
+    }
+
+    /// Tensors in another memory space; those that lie in one space go together.
+    fn moved(&mut self, tensors: &[Tensor], to: SpaceId) -> Result<Vec<Tensor>> {
+        let mut made: Vec<Option<Tensor>> = vec![None; tensors.len()];
+        while let Some(first) = made.iter().position(Option::is_none) {
+            let from = tensors[first].space();
+            let group: Vec<usize> = (first..tensors.len()).filter(|&k| tensors[k].space() == from).collect();
+            let all: Vec<&Tensor> = group.iter().map(|&k| &tensors[k]).collect();
+            let new = self.moved_from(from, &all, to)?;
+            group.into_iter().zip(new).for_each(|(k, t)| made[k] = Some(t));
+        }
+        Ok(made.into_iter().flatten().collect())
+    }
+
+    /// Tensors of one space in another; from one device to another through the host.
+    fn moved_from(&mut self, from: SpaceId, tensors: &[&Tensor], to: SpaceId) -> Result<Vec<Tensor>> {
         if from == to {
-            return Ok(tensor.clone());
+            return Ok(tensors.iter().map(|&t| t.clone()).collect());
         }
         if from != SpaceId::HOST && to != SpaceId::HOST {
-            let staged = self.moved(tensor, SpaceId::HOST)?;
-            return self.moved(&staged, to);
+            let staged = self.moved_from(from, tensors, SpaceId::HOST)?;
+            return self.moved_from(SpaceId::HOST, &staged.iter().collect::<Vec<_>>(), to);
         }
         let start = self.lane.state.recorder.is_some().then(now);
         let device = if to == SpaceId::HOST { from } else { to };
-        let moved = match self.plan.owner(device) {
+        let plan = self.plan;
+        let moved = match plan.owner(device) {
             Some(ep) => {
                 let memory = &mut self.lane.state.memory;
                 let mut make = |bytes| memory.buffer(bytes).map_err(Error::from);
-                copy(ep, tensor, to, Some(self.cancel), &mut make)?
+                let place = |node| plan.place_in(ep, node);
+                let copying = Copying { cancel: Some(self.cancel), place: Some(&place) };
+                copy(ep, tensors, to, &copying, &mut make)?
             }
-            None if to == SpaceId::HOST => tensor.to_host()?,
+            None if to == SpaceId::HOST => tensors.iter().map(|t| t.to_host()).collect::<Result<_>>()?,
             None => {
                 let text = format!("no execution provider of the session copies to '{}'", space_name(to));
                 return Err(Error::new(codes::NO_COPY, text));
             }
         };
         if let (Some(start), Some(recorder)) = (start, &mut self.lane.state.recorder) {
-            recorder.host("copy", None, start, tensor.bytes as u64);
+            recorder.host("copy", None, start, tensors.iter().map(|t| t.bytes as u64).sum());
         }
         Ok(moved)
     }
 
-    fn copy(&mut self, from: Slot, to: Slot, space: SpaceId) -> Result<()> {
-        self.settle()?;
-        let value = match self.owned(from)? {
-            Some(tensor) => {
-                let moved = self.moved(&tensor, space)?;
-                let was_lent = self.lane.state.slots[from as usize].is_lent();
-                if was_lent {
-                    recycle(Value::Tensor(tensor), &mut self.lane.state.memory);
+    fn copy(&mut self, moves: &[(Slot, Slot)], space: SpaceId) -> Result<()> {
+        self.settle_slots(&moves.iter().map(|m| m.0).collect::<SmallVec<[Slot; 8]>>())?;
+        let (mut tensors, mut to) = (Vec::with_capacity(moves.len()), SmallVec::<[(Slot, bool); 8]>::new());
+        for &(from, there) in moves {
+            let lent = self.lane.state.slots[from as usize].is_lent();
+            match self.owned(from)? {
+                Some(tensor) => {
+                    tensors.push(tensor);
+                    to.push((there, lent));
                 }
-                Value::Tensor(moved)
+                None => {
+                    let value = match self.lane.state.slots[from as usize].composite() {
+                        Some(value) => value.to_host()?,
+                        None => return Err(self.missing(from)),
+                    };
+                    self.lane.state.slots[there as usize].set(value);
+                }
             }
-            None => match self.lane.state.slots[from as usize].composite() {
-                Some(value) => value.to_host()?,
-                None => return Err(self.missing(from)),
-            },
-        };
-        self.lane.state.slots[to as usize].set(value);
+        }
+        let made = self.moved(&tensors, space).map_err(|e| self.copying(moves, space, e))?;
+        for (((slot, lent), tensor), staged) in to.into_iter().zip(made).zip(tensors) {
+            self.lane.state.slots[slot as usize].set_tensor(tensor);
+            if lent {
+                recycle(Value::Tensor(staged), &mut self.lane.state.memory);
+            }
+        }
         Ok(())
+    }
+
+    /// An error of a copy, which names what was copied.
+    #[cold]
+    fn copying(&self, moves: &[(Slot, Slot)], space: SpaceId, error: Error) -> Error {
+        let names = moves.iter().map(|m| format!("'{}'", self.plan.slots[m.0 as usize].name)).collect::<Vec<_>>();
+        error.within(format!("copying {} to '{}'", names.join(", "), space_name(space)))
     }
 
     pub fn missing(&self, slot: Slot) -> Error {
@@ -312,10 +358,10 @@ impl<'r> Run<'r> {
     #[cold]
     fn settle_for(&mut self, step: &RunStep) -> Result<()> {
         let state = &self.lane.state;
-        let touched = step.ins.iter().map(|i| i.slot).chain(step.outs.iter().copied());
-        let mut touched = touched.map(|s| state.slots[s as usize].pending);
-        if touched.any(|p| p) || state.pending.iter().any(|p| p.part == step.part) {
-            return self.settle();
+        let touched: SmallVec<[Slot; 16]> = step.ins.iter().map(|i| i.slot).chain(step.outs.iter().copied()).collect();
+        let waits = touched.iter().any(|&s| state.slots[s as usize].pending);
+        if waits || state.pending.iter().any(|p| p.part == step.part) {
+            return self.settle_if(|p| p.part == step.part || p.slots.iter().any(|s| touched.contains(s)));
         }
         Ok(())
     }
@@ -337,11 +383,7 @@ impl<'r> Run<'r> {
         let plan = self.plan;
         let result = self.steps(&plan.once);
         self.settle().and(result)?;
-        let outs = plan.once.iter().flat_map(|step| match step {
-            Step::Run(run) => run.outs.to_vec(),
-            Step::Copy { to, .. } | Step::Share { to, .. } => vec![*to],
-            _ => Vec::new(),
-        });
+        let outs = plan.once.iter().flat_map(made);
         let slots = &self.lane.state.slots;
         Ok(outs.filter_map(|s| Some((s, slots[s as usize].value()?))).collect())
     }

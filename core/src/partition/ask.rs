@@ -52,6 +52,11 @@ pub(crate) fn ask(cx: &Cx<'_>, at: usize) -> Offers {
     let ep = &cx.eps[at];
     let program = &ep.program;
     let mut found = Found { of: HashMap::new(), groups: Vec::new() };
+    if let Some(why) = ep.handle.lost() {
+        let nodes = program.graph().live_bodies().into_iter().flat_map(|g| program.graph().body(g).nodes.clone());
+        nodes.for_each(|node| found.reject(node, Rejection::host(codes::DEVICE_LOST, why)));
+        return found.offers(cx.graph, program);
+    }
     for graph in program.graph().live_bodies() {
         let mut asked = Vec::new();
         for &node in &program.graph().body(graph).nodes {

@@ -21,7 +21,7 @@ use ortolan_graph::ir::{ExprId, ExprOp, GraphId, NodeId, Uses, ValueId};
 pub(crate) use ask::{Offer, OfferGroup, Offers, askable};
 use assign::Choice;
 pub(crate) use assign::{Bans, Place};
-pub(crate) use cost::has_own_memory;
+pub(crate) use cost::Link;
 pub(crate) use desc::{PartSpec, part_desc};
 pub use report::{EpAnswer, NOBODY, NodeReport, PartReport, Report};
 
@@ -33,16 +33,16 @@ use crate::program::{Program, reads};
 pub(crate) struct EpCx {
     pub handle: Arc<EpHandle>,
     pub program: Arc<Program>,
-    /// Its device is taken to have memory of its own.
-    pub own_memory: bool,
+    /// The way to its device's own memory, if it has one.
+    pub link: Option<Link>,
     /// Operators that it is not asked about, by domain and name, and why.
     pub set_aside: BTreeMap<(String, String), Rejection>,
 }
 
 impl EpCx {
     pub fn new(handle: Arc<EpHandle>, program: Arc<Program>, set_aside: BTreeMap<(String, String), Rejection>) -> EpCx {
-        let own_memory = cost::has_own_memory(handle.device().kind);
-        EpCx { handle, program, own_memory, set_aside }
+        let link = Link::of(handle.device());
+        EpCx { handle, program, link, set_aside }
     }
 }
 
@@ -229,7 +229,7 @@ fn better_alone(choice: &Choice<'_>, places: &[Place], estimate_ns: f64) -> Opti
     }
     (0..choice.offers.len()).find(|&ep| {
         let all: Option<f64> = placed.iter().map(|&n| choice.may(ep, n).then(|| choice.offers[ep].cost(n))?).sum();
-        let transfers = if choice.cx.eps[ep].own_memory { cost::transfer(0.0, true, true) } else { 0.0 };
+        let transfers = choice.cx.eps[ep].link.map_or(0.0, |link| 2.0 * link.time(0.0));
         all.is_some_and(|t| t + transfers + cost::PART_NS < estimate_ns)
     })
 }

@@ -53,14 +53,14 @@ pub(super) fn loser(choice: &Choice<'_>, places: &[Place], parts: &[PartSpec]) -
 /// What goes in and out costs, with the part on its own EP or on another.
 fn border(cx: &Cx<'_>, places: &[Place], part: &PartSpec, moved: Option<usize>) -> f64 {
     let ep = moved.unwrap_or(part.ep);
-    let own = cx.eps[ep].own_memory;
+    let link = cx.eps[ep].link;
     let outside = |place: Place| match place {
-        Place::Ep(other) => (Some(other), cx.eps[other].own_memory),
-        _ => (None, false),
+        Place::Ep(other) => (Some(other), cx.eps[other].link),
+        _ => (None, None),
     };
     let cross = |value: ValueId, place: Place| {
-        let (other, other_own) = outside(place);
-        if other == Some(ep) { 0.0 } else { cost::transfer(cx.sizes[value.index()], other_own, own) }
+        let (other, other_link) = outside(place);
+        if other == Some(ep) { 0.0 } else { cost::transfer(cx.sizes[value.index()], other_link, link) }
     };
     let ids = |list: &[u32]| list.iter().filter_map(|&v| ValueId::from_index(v)).collect::<Vec<_>>();
     let place = |node: NodeId| places[node.index()];

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use ortolan_graph::ir::{GraphId, NodeId, Type};
 use ortolan_graph::ops::Control;
 
-use super::build::{Builder, made};
+use super::build::{Builder, Scope, made};
 use super::{Body, Carried, LoopStep, Rows, ScanStep, Slot, SlotInfo, Stack, Step, control, deaths};
 use crate::error::{Error, Result, codes};
 use crate::value::SpaceId;
@@ -29,7 +29,10 @@ impl Builder<'_> {
             _ => None,
         };
         match step {
-            Some(step) => steps.push(step?),
+            Some(step) => {
+                steps.append(&mut self.hoisted);
+                steps.push(step?);
+            }
             None => {
                 return Err(
                     Error::new(codes::INTERNAL, "the node's bodies do not fit it").within(node.place(self.graph))
@@ -63,6 +66,8 @@ impl Builder<'_> {
             }
         }
         let (mut steps, before) = (Vec::new(), self.moved.clone());
+        let around = self.graph.body(body).parent.map_or(GraphId::MAIN, |n| self.graph.node(n).graph);
+        self.scopes.push(Scope { body, around, repeats: false, before: Vec::new() });
         steps.extend(self.graph(body)?);
         let mut results = Vec::new();
         for (&value, out) in outputs.iter().zip(outs) {
@@ -72,6 +77,7 @@ impl Builder<'_> {
                 results.push((from, to));
             }
         }
+        self.scopes.pop();
         self.moved = before;
         Ok(self.body(body, steps, results))
     }
@@ -115,7 +121,8 @@ impl Builder<'_> {
 
     /// The steps of a loop's body and the slots of its outputs, all different and none an input's.
     fn loop_body(&mut self, body: GraphId, inputs: &[Slot]) -> Result<(Vec<Step>, Vec<Slot>)> {
-        let before = self.moved.clone();
+        let around = self.graph.body(body).parent.map_or(GraphId::MAIN, |n| self.graph.node(n).graph);
+        self.scopes.push(Scope { body, around, repeats: true, before: Vec::new() });
         let mut steps = self.graph(body)?;
         let mut outs: Vec<Slot> = Vec::new();
         for &value in &self.graph.body(body).outputs.clone() {
@@ -130,7 +137,11 @@ impl Builder<'_> {
             steps.push(Step::Share { from: slot, to, deaths: Box::new([]) });
             outs.push(to);
         }
-        self.moved = before;
+        self.hoisted.extend(self.scopes.pop().into_iter().flat_map(|s| s.before));
+        // Copies made before the loop stay; those in it are of an iteration.
+        let mut moved = std::mem::take(&mut self.moved);
+        moved.retain(|_, to| !self.is_inside(self.owners[*to as usize], body));
+        self.moved = moved;
         Ok((steps, outs))
     }
 

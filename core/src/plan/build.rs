@@ -63,7 +63,8 @@ fn owners(parts: &[Arc<PartHandle>]) -> Box<[(SpaceId, Arc<EpHandle>)]> {
     let mut found: Vec<(SpaceId, Arc<EpHandle>)> = Vec::new();
     for part in parts.iter().filter(|p| p.ep().table().copy.is_some()) {
         for &space in part.ports().inputs.iter().chain(&part.ports().outputs) {
-            if space != SpaceId::HOST && !found.iter().any(|f| f.0 == space) {
+            let named = space != SpaceId::HOST && space != SpaceId::ANYWHERE;
+            if named && !found.iter().any(|f| f.0 == space) {
                 found.push((space, Arc::clone(part.ep())));
             }
         }
@@ -112,6 +113,23 @@ pub(super) struct Builder<'a> {
     wanted: HashMap<u32, HashSet<SpaceId>>,
     pub(super) once: Vec<Step>,
     copies: usize,
+    /// Bodies that are being planned, the innermost last.
+    pub(super) scopes: Vec<Scope>,
+    /// Copies that belong before the loop that was just planned.
+    pub(super) hoisted: Vec<Step>,
+    /// What is being planned runs once, when the session is built.
+    is_once: bool,
+}
+
+/// A body that is being planned.
+pub(super) struct Scope {
+    pub body: GraphId,
+    /// The graph of the node that has it.
+    pub around: GraphId,
+    /// It runs whenever its node does, and again and again.
+    pub repeats: bool,
+    /// Copies that are the same in every iteration, so that they are made before.
+    pub before: Vec<Step>,
 }
 
 impl<'a> Builder<'a> {
@@ -130,6 +148,9 @@ impl<'a> Builder<'a> {
             wanted: wanted(graph, split, parts),
             once: Vec::new(),
             copies: 0,
+            scopes: Vec::new(),
+            hoisted: Vec::new(),
+            is_once: false,
         }
     }
 
@@ -150,6 +171,7 @@ impl<'a> Builder<'a> {
             owners: owners(self.parts),
             nodes: names(self.graph),
             sources: Box::default(),
+            heads: self.split.parts.iter().map(|p| (p.placed.first().map(|n| n.raw()), p.placed.len())).collect(),
         }
     }
 
@@ -226,8 +248,9 @@ impl<'a> Builder<'a> {
             let mut new = Vec::new();
             let once = match item {
                 Item::Part(at) => {
+                    self.is_once = self.split.parts[at].once;
                     self.part(at, graph, &mut new)?;
-                    self.split.parts[at].once
+                    std::mem::take(&mut self.is_once)
                 }
                 Item::Control(node) => {
                     self.control(node, graph, &mut new)?;
@@ -245,7 +268,8 @@ impl<'a> Builder<'a> {
         let mut ins = Vec::new();
         for (value, &space) in values(&spec.inputs).zip(&ports.inputs) {
             let home = self.read(value)?;
-            let slot = self.in_space(home, space, graph, steps);
+            let anywhere = space == SpaceId::ANYWHERE;
+            let slot = if anywhere { home } else { self.in_space(home, space, graph, steps) };
             ins.push(In { slot, space, last: false });
         }
         let (mut outs, mut wants) = (Vec::new(), Vec::new());
@@ -271,7 +295,11 @@ impl<'a> Builder<'a> {
     /// How an output is asked for, and where it then lies.
     fn want(&self, value: ValueId, port: SpaceId) -> (u32, SpaceId) {
         let readers = self.wanted.get(&value.raw());
-        let host_only = readers.is_none_or(|r| r.iter().all(|&s| s == SpaceId::HOST));
+        if readers.is_some_and(|r| r.iter().all(|&s| s == SpaceId::ANYWHERE)) {
+            return (raw::WANT_SHAPE, port);
+        }
+        let on_host = |s: &SpaceId| *s == SpaceId::HOST || *s == SpaceId::ANYWHERE;
+        let host_only = readers.is_none_or(|r| r.iter().all(on_host));
         if host_only || port == SpaceId::HOST { (raw::WANT_HOST, SpaceId::HOST) } else { (raw::WANT_ANY, port) }
     }
 
@@ -300,11 +328,44 @@ impl<'a> Builder<'a> {
             output: None,
             defines: Box::new([]),
         };
-        let to = self.new_slot(info, space, graph);
-        steps.push(Step::Copy { from, to, space, deaths: Box::new([]) });
+        let way = (self.spaces[from as usize], space);
         self.copies += 1;
+        let to = match self.outermost(slot) {
+            Some(at) => {
+                let to = self.new_slot(info, space, self.scopes[at].around);
+                add_copy(&mut self.scopes[at].before, (from, to), way, &self.spaces);
+                to
+            }
+            None => {
+                let to = self.new_slot(info, space, graph);
+                add_copy(steps, (from, to), way, &self.spaces);
+                to
+            }
+        };
         self.moved.insert((slot, space), to);
         to
+    }
+
+    /// The outermost loop before which a slot has its value, and which runs all bodies in it down to what is being planned.
+    fn outermost(&self, slot: Slot) -> Option<usize> {
+        if self.is_once {
+            return None;
+        }
+        let fixed = self.fixed().contains(&slot);
+        let outside = |s: &Scope| fixed || !self.is_inside(self.owners[slot as usize], s.body);
+        let loops = self.scopes.iter().enumerate().rev().take_while(|(_, s)| s.repeats && outside(s));
+        loops.last().map(|(at, _)| at)
+    }
+
+    /// Whether a graph is a body or in one of its bodies.
+    pub(super) fn is_inside(&self, mut graph: GraphId, body: GraphId) -> bool {
+        loop {
+            if graph == body {
+                return true;
+            }
+            let Some(parent) = self.graph.body(graph).parent else { return false };
+            graph = self.graph.node(parent).graph;
+        }
     }
 
     /// A value in host memory.
@@ -314,11 +375,28 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Adds a copy; those at the end of the list that go the same way take it along.
+fn add_copy(steps: &mut Vec<Step>, (from, to): (Slot, Slot), way: (SpaceId, SpaceId), spaces: &[SpaceId]) {
+    let is_copy = |s: &Step| matches!(s, Step::Copy { .. });
+    let copies = steps.iter().rposition(|s| !is_copy(s)).map_or(0, |at| at + 1);
+    // What makes `from` comes first.
+    let after = steps[copies..].iter().rposition(|s| made(s).contains(&from)).map_or(copies, |at| copies + at + 1);
+    for step in &mut steps[after..] {
+        if let Step::Copy { moves, space, .. } = step
+            && (spaces[moves[0].0 as usize], *space) == way
+        {
+            return moves.push((from, to));
+        }
+    }
+    steps.push(Step::Copy { moves: vec![(from, to)], space: way.1, deaths: Box::new([]) });
+}
+
 /// Slots that a step fills.
-pub(super) fn made(step: &Step) -> Vec<Slot> {
+pub(crate) fn made(step: &Step) -> Vec<Slot> {
     match step {
         Step::Run(run) => run.outs.to_vec(),
-        Step::Copy { to, .. } | Step::Share { to, .. } => vec![*to],
+        Step::Copy { moves, .. } => moves.iter().map(|m| m.1).collect(),
+        Step::Share { to, .. } => vec![*to],
         _ => Vec::new(),
     }
 }

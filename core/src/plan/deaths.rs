@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Body, Slot, Step};
+use crate::value::SpaceId;
 
 /// Sets `deaths` and `last` of the steps of one graph. `local` are the slots of this graph that nobody needs afterwards.
 pub(super) fn set(steps: &mut [Step], local: &HashSet<Slot>) {
@@ -20,7 +21,8 @@ pub(super) fn set(steps: &mut [Step], local: &HashSet<Slot>) {
             let reads: Vec<Slot> = run.ins.iter().map(|i| i.slot).collect();
             for input in &mut run.ins {
                 let once = reads.iter().filter(|&&s| s == input.slot).count() == 1;
-                input.last = once && slots.binary_search(&input.slot).is_ok();
+                let read = input.space != SpaceId::ANYWHERE;
+                input.last = once && read && slots.binary_search(&input.slot).is_ok();
             }
         }
         *deaths(step) = slots.into();
@@ -45,7 +47,8 @@ pub(super) fn touched(step: &Step, f: &mut impl FnMut(Slot)) {
             run.ins.iter().for_each(|i| f(i.slot));
             run.outs.iter().copied().for_each(f);
         }
-        Step::Copy { from, to, .. } | Step::Share { from, to, .. } => {
+        Step::Copy { moves, .. } => moves.iter().for_each(|(from, to)| [*from, *to].into_iter().for_each(&mut *f)),
+        Step::Share { from, to, .. } => {
             f(*from);
             f(*to);
         }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use ortolan_graph::ir::{DType, Name};
 
 pub(crate) use binder::{Binder, DimRule, InputRule, fits};
-pub(crate) use build::{build, build_once};
+pub(crate) use build::{build, build_once, made};
 
 use crate::abi::{EpHandle, PartHandle};
 use crate::value::{SpaceId, Value};
@@ -50,6 +50,8 @@ pub(crate) struct Plan {
     nodes: Box<[(Name, Name)]>,
     /// By part: the graph's nodes behind nodes that its EP's dialect writes otherwise.
     pub sources: Box<[Sources]>,
+    /// By part: its first node, and how many it has.
+    heads: Box<[(Option<u32>, usize)]>,
 }
 
 /// Nodes of a dialect that have numbers of their own, and the graph's nodes that each stands for.
@@ -70,10 +72,25 @@ impl Plan {
         }
     }
 
-    /// How errors name the node that a part's EP calls by this number.
-    pub fn place_in(&self, part: u32, node: u32) -> Option<String> {
-        let places: Vec<String> = self.sources_of(part, node).into_iter().map(|n| self.place(n)).collect();
+    /// How errors name the node that an EP calls by this number: of whichever part, because what a part has left on the
+    /// device may fail while another one runs.
+    pub fn place_in(&self, ep: &Arc<EpHandle>, node: u32) -> Option<String> {
+        let mine = |part: &&usize| Arc::ptr_eq(self.parts[**part].ep(), ep);
+        let knows = |part: &usize| self.sources.get(*part).is_some_and(|s| s.contains_key(&node));
+        let all: Vec<usize> = (0..self.parts.len()).collect();
+        let part = all.iter().filter(mine).copied().find(knows).and_then(|p| u32::try_from(p).ok());
+        let sources = self.sources_of(part.unwrap_or(u32::MAX), node);
+        let places: Vec<String> = sources.into_iter().map(|n| self.place(n)).collect();
         (!places.is_empty()).then(|| places.join(", "))
+    }
+
+    /// How errors name a part.
+    pub fn part_place(&self, part: u32) -> String {
+        match self.heads.get(part as usize) {
+            Some((Some(first), 1)) => self.place(*first),
+            Some((Some(first), n)) => format!("the part of {n} nodes from {} on", self.place(*first)),
+            _ => format!("part {part}"),
+        }
     }
 
     /// How errors name a node.
@@ -120,8 +137,8 @@ pub(crate) struct Define {
 pub(crate) enum Step {
     /// Runs a part.
     Run(RunStep),
-    /// Copies a value to another memory space; one of the two is the host's.
-    Copy { from: Slot, to: Slot, space: SpaceId, deaths: Box<[Slot]> },
+    /// Copies values from one memory space to another in one go; one of the two spaces is the host's.
+    Copy { moves: Vec<(Slot, Slot)>, space: SpaceId, deaths: Box<[Slot]> },
     /// The same value in another slot.
     Share { from: Slot, to: Slot, deaths: Box<[Slot]> },
     /// One of two bodies.

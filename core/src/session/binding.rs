@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::generation::Generation;
 use super::maker::Ready;
 use super::plans::Plans;
 use super::run::{self, Stop};
@@ -64,8 +65,8 @@ impl<'s> Binding<'s> {
 
     /// Keeps an output as an input of the next run, wherever the EP leaves it. The input's first value is set as any other.
     ///
-    /// The last reader of a kept value may overwrite it. If a run fails, a value in an EP's own memory space is as before;
-    /// one in host memory is lost and has to be set again.
+    /// The last reader of a kept value may overwrite it. If a run fails, a value in an EP's own memory space is as before,
+    /// unless a device is gone; one in host memory is lost and has to be set again.
     pub fn keep(&mut self, output: &str, input: &str) -> Result<&mut Self> {
         let pair = (self.session.output(output)?, self.session.input(input)?);
         self.keep.retain(|k| k.0 != pair.0 && k.1 != pair.1);
@@ -83,8 +84,15 @@ impl<'s> Binding<'s> {
         let _caller = Pool::global().enter();
         let stop = Stop::of(options);
         self.unshared()?;
-        let (ready, mut lane) = self.prepare()?;
+        let generation = self.session.current()?;
+        let (ready, mut lane) = self.prepare(generation)?;
         let result = self.run_on(&ready, &mut lane, options, &stop);
+        let result = result.map_err(|e| {
+            if e.is(codes::DEVICE_LOST) {
+                self.forget_kept();
+            }
+            generation.learn(&self.session.means, e)
+        });
         if lane.state.lost {
             run::give_back(&ready, lane);
         } else {
@@ -106,16 +114,23 @@ impl<'s> Binding<'s> {
         }
     }
 
+    /// What was kept in a device's memory may be gone.
+    #[cold]
+    fn forget_kept(&mut self) {
+        let kept = |g: &Given| matches!(g, Given::Kept(v) if !is_host(v));
+        self.inputs.iter_mut().filter(|g| kept(g)).for_each(|g| *g = Given::Lost);
+    }
+
     /// The plan for the inputs, and a lane of it.
-    fn prepare(&mut self) -> Result<(Arc<Ready>, Box<Lane>)> {
-        let ready = match &self.session.plans {
+    fn prepare(&mut self, generation: &Generation) -> Result<(Arc<Ready>, Box<Lane>)> {
+        let ready = match &generation.plans {
             Plans::One(ready) => Arc::clone(ready),
             keyed => {
                 let given = self.inputs.iter().enumerate().filter_map(|(at, g)| match g {
                     Given::Value(v) | Given::Kept(v) => Some((at, Input::Shared(v))),
                     Given::Nothing | Given::Lost => None,
                 });
-                self.session.ready(keyed, &given.collect::<SmallVec<[_; 8]>>())?
+                generation.ready(keyed, &given.collect::<SmallVec<[_; 8]>>())?
             }
         };
         match self.lane.take() {
@@ -145,7 +160,7 @@ impl<'s> Binding<'s> {
         self.look_over(plan, lane)?;
         let (bound, session, given) = (&self.bound, self.session, &mut self.inputs);
         let inputs = given.iter_mut().enumerate().filter_map(|(at, given)| Some((Ok(at), given.hand_over()?)));
-        let mut run = Run { plan, lane, cancel: stop.word(), width: session.width, bound };
+        let mut run = Run { plan, lane, cancel: stop.word(), width: session.means.width, bound };
         let result = place_all(&mut run, inputs)
             .and_then(|()| run.bind().map_err(Error::from))
             .and_then(|()| run.all())

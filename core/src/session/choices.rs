@@ -70,7 +70,7 @@ impl Choices {
 }
 
 fn bound(symbols: &[i64], at: usize) -> i64 {
-    symbols.get(at).copied().filter(|&n| n >= 0).unwrap_or(UNDEFINED)
+    symbols.get(at).copied().unwrap_or(UNDEFINED)
 }
 
 /// Whether an expression depends on nothing but inputs of the model.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ortolan_ep_abi::raw::UNKNOWN;
 use ortolan_graph::Graph;
 use ortolan_graph::ir::NodeId;
 
@@ -15,11 +16,14 @@ use crate::error::{Error, Result, codes};
 use crate::exec::{Account, GO, Lane, Lanes, Run};
 use crate::partition::{Bans, Cx, EpCx, Offers, PartSpec, Report, first_choice, outlook, partition};
 use crate::plan::{self, Plan, Sources};
-use crate::program::Program;
+use crate::program::{Program, Shared};
 
 /// What all plans of a session are made with.
+#[derive(Clone)]
 pub(super) struct Means {
     pub eps: Vec<StartedEp>,
+    /// Constants of the loaded model.
+    pub shared: Shared,
     pub options: SessionOptions,
     pub account: Arc<Account>,
     pub width: u32,
@@ -60,7 +64,7 @@ impl Maker {
     pub fn new(graph: Graph, means: &Arc<Means>, notes: Vec<String>) -> Result<Maker> {
         let mut eps = Vec::new();
         for ep in &means.eps {
-            let program = Program::new(&graph, &ep.opset, ep.shared)?;
+            let program = Program::new(&graph, &ep.opset, means.shared)?;
             eps.push(EpCx::new(Arc::clone(&ep.handle), program, ep.set_aside.clone()));
         }
         let symbols = eps.iter().map(|e| e.program.raw().symbol_count as usize).max().unwrap_or(0);
@@ -102,23 +106,29 @@ impl Maker {
 
     /// Numbers of symbols of which nothing is known.
     pub fn no_symbols(&self) -> Vec<i64> {
-        vec![-1; self.symbols]
+        vec![UNKNOWN; self.symbols]
     }
 
     fn cx<'a>(&'a self, symbols: &'a [i64]) -> Cx<'a> {
         Cx::new(&self.graph, &self.eps, symbols, self.means.width, self.means.options.min_gain_ns)
     }
 
-    /// Makes the plan for these numbers of symbols, -1 for unknown.
+    /// Makes the plan for these numbers of symbols.
     pub fn make(&self, symbols: &[i64]) -> Result<Ready> {
         // One at a time: a build uses all threads anyway.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Parts for fixed shapes go with the last plan that has them.
         state.compiled.retain(|(_, symbols), part| symbols.is_empty() || Arc::strong_count(part) > 1);
         let cx = self.cx(symbols);
-        let offers = self.offers(&cx, &mut state);
+        let mut offers = self.offers(&cx, &mut state);
         let mut bans = Bans::default();
+        let mut lost = self.means.lost();
         loop {
+            // A device may go away at any time: then begin again without it.
+            if self.means.lost() > lost {
+                lost = self.means.lost();
+                offers = self.offers(&cx, &mut state);
+            }
             let split = partition(&cx, &offers, &mut bans)?;
             if !self.confirm(&cx, &split.parts, &mut bans) {
                 continue;
@@ -126,7 +136,10 @@ impl Maker {
             let Some(parts) = self.compile_all(symbols, &split.parts, &mut bans, &mut state)? else { continue };
             let mut plan = plan::build(&self.graph, &split, &parts, self.symbols)?;
             plan.sources = split.parts.iter().map(|p| sources(&self.eps[p.ep].program, p)).collect();
-            self.run_once(&mut plan)?;
+            match self.run_once(&mut plan) {
+                Err(e) if e.is(codes::DEVICE_LOST) && self.means.lost() > lost => continue,
+                made => made?,
+            }
             let mut report = Report::new(&cx, &offers, &bans, &split);
             report.copies = plan.copies;
             report.notes.clone_from(&state.notes);
@@ -174,7 +187,7 @@ impl Maker {
 
     fn offers(&self, cx: &Cx<'_>, state: &mut State) -> Vec<Offers> {
         let each = self.eps.iter().enumerate().map(|(at, ep)| {
-            if ep.handle.device().static_shapes {
+            if ep.handle.device().static_shapes || ep.handle.lost().is_some() {
                 return cx.ask_one(at);
             }
             state.offers.entry(at).or_insert_with(|| cx.ask_one(at)).clone()
@@ -233,6 +246,10 @@ impl Maker {
                     let part = Arc::new(part);
                     state.compiled.insert(key, Arc::clone(&part));
                     parts.push(part);
+                }
+                Err(error) if error.is(codes::DEVICE_LOST) => {
+                    tracing::warn!(%error, "planning goes on without it");
+                    return Ok(None);
                 }
                 Err(error) => {
                     tracing::warn!(ep = ep.handle.name(), %error, "a part could not be compiled");
@@ -304,6 +321,13 @@ impl<'a> Holders<'a> {
         if count.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)) == Ok(1) {
             release(self.graph, constant);
         }
+    }
+}
+
+impl Means {
+    /// How many EPs have lost their device.
+    pub fn lost(&self) -> usize {
+        self.eps.iter().filter(|ep| ep.handle.lost().is_some()).count()
     }
 }
 

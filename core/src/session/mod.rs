@@ -6,6 +6,7 @@
 mod binding;
 mod bodies;
 mod choices;
+mod generation;
 mod info;
 mod maker;
 pub(crate) mod onnx;
@@ -15,7 +16,7 @@ mod plans;
 mod run;
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use ortolan_graph::{Graph, LoadOptions, load, load_bytes};
 use smallvec::SmallVec;
@@ -30,7 +31,9 @@ use crate::error::{Error, Result, codes};
 use crate::exec::{Account, Lane, Run, Unbound};
 use crate::partition::Report;
 use crate::pool::Pool;
+use crate::program::Shared;
 use crate::value::Input;
+use generation::Generation;
 use info::Io;
 use maker::{Means, Ready, no_eps};
 use plans::Plans;
@@ -39,20 +42,14 @@ use run::Stop;
 /// A model that is ready to run.
 pub struct Session {
     io: Io,
-    plans: Plans,
-    relaxed: OnceLock<Result<Box<Plans>>>,
+    first: Generation,
     source: Option<Source>,
-    account: Arc<Account>,
-    width: u32,
-    report: Report,
-    /// The report of the first plan that was made, where branches had to wait for one.
-    made: OnceLock<Report>,
+    means: Arc<Means>,
 }
 
-/// What is needed to make plans again that do not believe dim names.
+/// What is needed to load the model again: for plans that do not believe dim names, or that do without a lost device.
 struct Source {
     model: Model,
-    eps: Vec<SessionEp>,
     options: SessionOptions,
 }
 
@@ -89,38 +86,40 @@ impl SessionBuilder {
     /// models that [`build`](Self::build) refuses.
     pub fn survey(self, model: impl Into<Model>) -> Result<Report> {
         let _caller = Pool::global().enter();
-        let (source, graph) = self.begin(model)?;
-        let means = source.means(&graph, &source.account())?;
+        let (_, graph, means) = self.begin(model)?;
         plans::survey(graph, &means)
     }
 
     /// Loads the model, splits it over the EPs and compiles the parts.
     pub fn build(self, model: impl Into<Model>) -> Result<Session> {
         let _caller = Pool::global().enter();
-        let (source, graph) = self.begin(model)?;
-        let (io, account) = (Io::new(&graph), source.account());
-        let means = source.means(&graph, &account)?;
-        let width = means.width;
-        let (plans, report) = Plans::new(graph, &means)?;
-        let source = if matches!(source.model, Model::Graph(_)) { None } else { Some(source) };
-        let (relaxed, made) = (OnceLock::new(), OnceLock::new());
-        Ok(Session { io, plans, relaxed, source, account, width, report, made })
+        let (source, graph, means) = self.begin(model)?;
+        let io = Io::new(&graph);
+        let first = Generation::new(graph, &means)?;
+        // A graph in memory is kept only where a device that is lost would leave somebody to run it.
+        let keep = !matches!(source.model, Model::Graph(_)) || means.eps.len() > 1;
+        Ok(Session { io, first, source: keep.then_some(source), means })
     }
 
-    fn begin(self, model: impl Into<Model>) -> Result<(Source, Graph)> {
+    /// Loads the model and starts the EPs.
+    fn begin(self, model: impl Into<Model>) -> Result<(Source, Graph, Arc<Means>)> {
         let SessionBuilder { eps, options } = self;
         options.check()?;
-        let source = Source { model: model.into(), eps, options };
+        let source = Source { model: model.into(), options };
         let graph = source.load(true)?;
-        Ok((source, graph))
+        if eps.is_empty() && !graph.main().nodes.is_empty() {
+            return Err(no_eps());
+        }
+        let eps = eps.iter().map(SessionEp::start).collect::<Result<_>>()?;
+        let options = source.options.clone();
+        let account = Arc::new(Account::new(options.memory_limit));
+        let width = options.threads.unwrap_or_else(|| Pool::global().threads());
+        let means = Arc::new(Means { eps, shared: Shared::of(&graph), options, account, width });
+        Ok((source, graph, means))
     }
 }
 
 impl Source {
-    fn account(&self) -> Arc<Account> {
-        Arc::new(Account::new(self.options.memory_limit))
-    }
-
     fn load(&self, believe_dim_names: bool) -> Result<Graph> {
         let (mmap, dims) = (self.options.mmap, self.options.dims.clone());
         let options = LoadOptions { mmap, dims, believe_dim_names, ..LoadOptions::default() };
@@ -129,17 +128,6 @@ impl Source {
             Model::Bytes(bytes, folder) => load_bytes(bytes.clone(), folder.as_deref(), &options)?,
             Model::Graph(graph) => (**graph).clone(),
         })
-    }
-
-    /// Starts the EPs for a loaded graph.
-    fn means(&self, graph: &Graph, account: &Arc<Account>) -> Result<Arc<Means>> {
-        if self.eps.is_empty() && !graph.main().nodes.is_empty() {
-            return Err(no_eps());
-        }
-        let constants = graph.constants().len();
-        let eps = self.eps.iter().map(|ep| ep.start(constants)).collect::<Result<_>>()?;
-        let width = self.options.threads.unwrap_or_else(|| Pool::global().threads());
-        Ok(Arc::new(Means { eps, options: self.options.clone(), account: Arc::clone(account), width }))
     }
 }
 
@@ -160,27 +148,25 @@ impl Session {
     }
 
     /// Where every node runs, and why.
-    /// Where branches wait for the sizes of a run, it says more once there was one.
+    /// Where branches wait for the sizes of a run, it says more once there was one; after a device was lost and a run was
+    /// made without it, where that one ran.
     pub fn report(&self) -> &Report {
-        self.made.get().unwrap_or(&self.report)
+        self.first.newest().report()
     }
 
     /// Threads that a run uses.
     pub fn threads(&self) -> u32 {
-        self.width
+        self.means.width
     }
 
     /// Host memory that lanes hold now, in bytes.
     pub fn memory(&self) -> u64 {
-        self.account.used()
+        self.means.account.used()
     }
 
     /// Gives up memory that is kept for further runs.
     pub fn trim(&self) {
-        let relaxed = self.relaxed.get().and_then(|p| p.as_ref().ok()).map(|p| &**p);
-        for plans in std::iter::once(&self.plans).chain(relaxed) {
-            plans.each(&mut |ready| ready.lanes.trim());
-        }
+        self.first.trim();
     }
 
     /// Runs the model on named inputs.
@@ -200,13 +186,15 @@ impl Session {
         let _caller = Pool::global().enter();
         let stop = Stop::of(options);
         let named = inputs.into_iter().map(|(name, input)| (self.input(name.as_ref()), input.into()));
-        match &self.plans {
-            Plans::One(ready) => self.run_one(ready, named, options, &stop, true),
+        let generation = self.current()?;
+        let result = match &generation.plans {
+            Plans::One(ready) => self.run_one(generation, ready, named, options, &stop, true),
             keyed => {
                 let inputs = named.map(|(at, input)| Ok((at?, input))).collect::<Result<SmallVec<[_; 8]>>>()?;
-                self.run_keyed(keyed, inputs, options, &stop)
+                self.run_keyed(generation, keyed, inputs, options, &stop)
             }
-        }
+        };
+        result.map_err(|e| generation.learn(&self.means, e))
     }
 
     /// Prepares runs with the same inputs and outputs again and again.
@@ -230,6 +218,7 @@ impl Session {
 
     fn run_one<'i>(
         &self,
+        generation: &Generation,
         ready: &Arc<Ready>,
         inputs: impl Iterator<Item = (Result<usize>, Input<'i>)>,
         options: &RunOptions,
@@ -237,6 +226,7 @@ impl Session {
         relax: bool,
     ) -> Result<Outputs> {
         let mut lane = ready.lanes.take(&ready.plan);
+        let relax = relax.then_some(generation);
         let result = self.run_on(ready, &mut lane, inputs, options, stop, relax);
         run::give_back(ready, lane);
         result
@@ -249,15 +239,19 @@ impl Session {
         inputs: impl Iterator<Item = (Result<usize>, Input<'i>)>,
         options: &RunOptions,
         stop: &Stop<'_>,
-        relax: bool,
+        relax: Option<&Generation>,
     ) -> Result<Outputs> {
         let plan = &ready.plan;
         run::begin(lane, options);
-        let mut run = Run { plan, lane, cancel: stop.word(), width: self.width, bound: &[] };
+        let mut run = Run { plan, lane, cancel: stop.word(), width: self.means.width, bound: &[] };
         let result = match place_all(&mut run, inputs).map(|()| run.bind()) {
             Ok(Ok(())) => run.all().and_then(|()| stop.in_time()).and_then(|()| run::outputs(&mut run, &self.io)),
-            Ok(Err(Unbound::Names(error))) if relax => self.run_relaxed(&mut run, error, options, stop),
-            Ok(Err(unbound)) => Err(unbound.into()),
+            Ok(Err(unbound)) => match (unbound, relax) {
+                (Unbound::Names(error), Some(generation)) => {
+                    self.run_relaxed(generation, &mut run, error, options, stop)
+                }
+                (unbound, _) => Err(unbound.into()),
+            },
             Err(error) => Err(error),
         };
         match result {
@@ -270,49 +264,37 @@ impl Session {
 
     /// Dim names of this model lie: the same run on a plan that does not believe them.
     #[cold]
-    fn run_relaxed(&self, run: &mut Run<'_>, why: Error, options: &RunOptions, stop: &Stop<'_>) -> Result<Outputs> {
-        let plans = self.relaxed(why)?;
+    fn run_relaxed(
+        &self,
+        generation: &Generation,
+        run: &mut Run<'_>,
+        why: Error,
+        options: &RunOptions,
+        stop: &Stop<'_>,
+    ) -> Result<Outputs> {
+        let plans = generation.relaxed(self, why)?;
         // SAFETY: what the caller lent, it lent for all of this run.
         let inputs = unsafe { run.take_inputs() };
-        self.run_keyed(plans, inputs, options, stop)
-    }
-
-    /// Plans that do not believe dim names, made when a run needs them.
-    #[cold]
-    fn relaxed(&self, why: Error) -> Result<&Plans> {
-        let Some(source) = &self.source else { return Err(why) };
-        let plans = self.relaxed.get_or_init(|| {
-            tracing::warn!("{}: making a plan that does not believe dim names", why.message());
-            let graph = source.load(false)?;
-            let means = source.means(&graph, &self.account)?;
-            Plans::new(graph, &means).map(|(plans, _)| Box::new(plans))
-        });
-        plans.as_ref().map(|p| &**p).map_err(Clone::clone)
-    }
-
-    /// The plan for these inputs.
-    fn ready(&self, plans: &Plans, inputs: &[(usize, Input<'_>)]) -> Result<Arc<Ready>, Unbound> {
-        let ready = plans.of(inputs)?;
-        if matches!(plans, Plans::Branched(_)) {
-            self.made.get_or_init(|| ready.report.clone());
-        }
-        Ok(ready)
+        self.run_keyed(generation, plans, inputs, options, stop)
     }
 
     fn run_keyed(
         &self,
+        generation: &Generation,
         plans: &Plans,
         inputs: SmallVec<[(usize, Input<'_>); 8]>,
         options: &RunOptions,
         stop: &Stop<'_>,
     ) -> Result<Outputs> {
-        let ready = match self.ready(plans, &inputs) {
+        let ready = match generation.ready(plans, &inputs) {
             Ok(ready) => ready,
-            Err(Unbound::Names(why)) if std::ptr::eq(plans, &self.plans) => self.relaxed(why)?.of(&inputs)?,
+            Err(Unbound::Names(why)) if std::ptr::eq(plans, &generation.plans) => {
+                generation.relaxed(self, why)?.of(&inputs)?
+            }
             Err(unbound) => return Err(unbound.into()),
         };
         let inputs = inputs.into_iter().map(|(at, input)| (Ok(at), input));
-        self.run_one(&ready, inputs, options, stop, false)
+        self.run_one(generation, &ready, inputs, options, stop, false)
     }
 }
 

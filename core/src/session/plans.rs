@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use ortolan_ep_abi::raw::UNKNOWN;
 use ortolan_graph::Graph;
 use ortolan_graph::ir::NodeId;
 
@@ -46,7 +47,7 @@ impl Plans {
 
     /// The same, when some conditions are left to the executor.
     fn beyond(mut graph: Graph, means: &Arc<Means>, left: Vec<NodeId>) -> Result<(Plans, Report)> {
-        let mut evaluator = Evaluator::new(&means.eps, &means.account, means.width);
+        let mut evaluator = Evaluator::new(&means.eps, means.shared, &means.account, means.width);
         passes::run(&mut graph, &mut evaluator)?;
         let notes = evaluator.notes;
         let choices = Choices::of(&graph, &left);
@@ -108,7 +109,7 @@ impl Plans {
             Plans::Keyed { binder, maker, plans } => {
                 // Symbols that a branch added are known only once it has run.
                 let mut all = symbols.to_vec();
-                all.resize(binder.symbols, -1);
+                all.resize(binder.symbols, UNKNOWN);
                 plans.get(&all, || maker.make(&all))
             }
             Plans::Branched(b) => {
@@ -142,7 +143,7 @@ impl Branched {
 
 /// Who takes which node of a loaded graph, by the first answers of all EPs.
 pub(super) fn survey(mut graph: Graph, means: &Arc<Means>) -> Result<Report> {
-    let mut evaluator = Evaluator::new(&means.eps, &means.account, means.width);
+    let mut evaluator = Evaluator::new(&means.eps, means.shared, &means.account, means.width);
     passes::run(&mut graph, &mut evaluator)?;
     let maker = Maker::new(graph, means, evaluator.notes)?;
     match bodies::write_out(&maker)? {

@@ -169,21 +169,25 @@ pub(super) fn end(plan: &Plan, lane: &mut Lane) {
 fn profile(plan: &Plan, recorder: Recorder) -> Profile {
     let event = |r: crate::exec::Recorded| {
         let ep = r.part.and_then(|p| plan.parts.get(p as usize)).map_or("host", |p| p.ep().name());
-        let sources = r.part.map_or_else(Vec::new, |p| plan.sources_of(p, r.node));
+        let k = r.kernel;
+        let sources = r.part.map_or_else(Vec::new, |p| plan.sources_of(p, k.node));
         let places: Vec<String> = sources.iter().map(|&n| plan.place(n)).collect();
         ProfileEvent {
-            name: r.name,
+            name: k.name,
             ep: ep.to_owned(),
             node: sources.first().copied(),
             place: places.join(", "),
-            worker: r.worker,
-            start_ns: r.start_ns,
-            dur_ns: r.dur_ns,
-            flops: r.flops,
-            bytes: r.bytes,
+            worker: k.worker,
+            start_ns: k.start_ns,
+            dur_ns: k.dur_ns,
+            flops: k.flops,
+            bytes: k.bytes,
         }
     };
-    Profile { events: recorder.events.into_iter().map(event).collect() }
+    let mut events: Vec<ProfileEvent> = recorder.events.into_iter().map(event).collect();
+    // Those of devices came late.
+    events.sort_by_key(|e| e.start_ns.saturating_add(e.dur_ns));
+    Profile { events }
 }
 
 /// Puts a lane back, or keeps it for good when an EP may still write to it.

@@ -27,6 +27,8 @@ pub struct SpaceId(pub(crate) u32);
 impl SpaceId {
     /// Host memory.
     pub const HOST: SpaceId = SpaceId(0);
+    /// Of a part's input: wherever it lies, because only its shape is read.
+    pub(crate) const ANYWHERE: SpaceId = SpaceId(ortolan_ep_abi::raw::PORT_SHAPE);
 }
 
 /// Memory of a value. In any other space than the host's, `ptr` is a handle that only the space's owner reads.

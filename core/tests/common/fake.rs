@@ -1,9 +1,11 @@
 //! An interpreter as an EP, whose options make it behave in every way that a test needs.
 //!
-//! Devices: 0 is a CPU, 1 has memory of its own, 2 wants fixed shapes.
+//! Devices: 0 is a CPU, 1 has memory of its own, 2 wants fixed shapes, 3 states that transfers are dear.
 //! Options: `ops=Add,Relu` what it claims (`*` all it knows), `nodes=Add_y,..` by node name instead, `cost=N` per node in
 //! ns, `space=NAME` inputs and outputs lie there as handles, `late=1` runs finish on another thread, `in_place=1`
-//! overwrites donated inputs, `break=MODE` what it does wrong, `log=NAME` where it notes what it is asked to do.
+//! overwrites donated inputs, `break=MODE` what it does wrong, `log=NAME` where it notes what it is asked to do,
+//! `lose=N` the device goes away in the N-th run (0: while it compiles), `shape_of=K` of input K of each part only the shape
+//! is read, `meet=N` a late run ends only when so many late runs are under way.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -18,36 +20,7 @@ use ortolan_ep_abi::view::{PartDesc, Program, Value};
 use ortolan::SessionEp;
 use ortolan::abi::FactoryHandle;
 
-/// Elements.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Data {
-    F(Vec<f32>),
-    I(Vec<i64>),
-    B(Vec<u8>),
-}
-
-/// A tensor of the interpreter.
-#[derive(Clone, Debug, PartialEq)]
-pub struct T {
-    pub shape: Vec<i64>,
-    pub data: Data,
-}
-
-pub const OPS: &[&str] = &[
-    "Add",
-    "Sub",
-    "Mul",
-    "Relu",
-    "Neg",
-    "MatMul",
-    "Less",
-    "Identity",
-    "Concat",
-    "NonZero",
-    "Cast",
-    "Not",
-    "Transpose",
-];
+use super::interpret::{Data, OPS, Step, T, interpret};
 
 /// Fakes by log name: one line per call.
 static LOGS: LazyLock<Mutex<HashMap<String, Vec<String>>>> = LazyLock::new(Default::default);
@@ -79,6 +52,9 @@ static SPACES: LazyLock<Mutex<HashMap<u32, String>>> = LazyLock::new(Default::de
 fn space_name(id: u32) -> String {
     SPACES.lock().unwrap().get(&id).cloned().unwrap_or_default()
 }
+
+/// How often factories were asked to let go.
+pub static TRIMS: AtomicU64 = AtomicU64::new(0);
 
 /// A fake EP for a session.
 pub fn fake(name: &str, options: &[(&str, &str)]) -> SessionEp {
@@ -119,7 +95,29 @@ pub struct Config {
     broken: String,
     log: String,
     sleep_us: u64,
+    /// Runs, or what else counts, until the device is gone.
+    lose: Option<Arc<AtomicU64>>,
+    shape_of: Option<u32>,
+    meet: u64,
 }
+
+impl Config {
+    /// Counts down; the device goes away at 0 and stays away.
+    fn alive(&self) -> Result<()> {
+        let Some(left) = &self.lose else { return Ok(()) };
+        match left.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)) {
+            Ok(n) if n > 1 => Ok(()),
+            _ => Err(Error::lost("somebody pulled the plug")),
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.lose.as_ref().is_some_and(|left| left.load(SeqCst) == 0)
+    }
+}
+
+/// Late runs under way.
+static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 
 impl author::Factory for Fake {
     type Ep = FakeEp;
@@ -140,7 +138,13 @@ impl author::Factory for Fake {
         call.device(&device(0, raw::DEVICE_CPU, false));
         call.device(&device(1, raw::DEVICE_GPU, false));
         call.device(&device(2, raw::DEVICE_NPU, true));
+        let dear = device(3, raw::DEVICE_CPU, false);
+        call.device(&call::Device { transfer_ns: 1_000_000, transfer_bytes_per_s: 1_000_000, ..dear });
         Ok(())
+    }
+
+    fn trim(&self) {
+        TRIMS.fetch_add(1, SeqCst);
     }
 
     fn create(&self, call: &Call<'_>, device: u32, options: Options<'_>) -> Result<FakeEp> {
@@ -162,6 +166,9 @@ impl author::Factory for Fake {
                 "break" => c.broken = value.to_owned(),
                 "log" => c.log = value.to_owned(),
                 "sleep_us" => c.sleep_us = value.parse().unwrap_or(0),
+                "lose" => c.lose = Some(Arc::new(AtomicU64::new(value.parse().unwrap_or(0)))),
+                "shape_of" => c.shape_of = value.parse().ok(),
+                "meet" => c.meet = value.parse().unwrap_or(0),
                 _ => return Err(Error::new(format!("there is no option {key}")).with_code(7)),
             }
         }
@@ -226,6 +233,9 @@ impl author::Ep for FakeEp {
 
     fn compile(&self, call: &CompileCall<'_>, program: Program<'_>, part: PartDesc<'_>) -> Result<FakePart> {
         self.config.note(format!("compile {:?} in {:?} out {:?}", part.nodes(), part.inputs(), part.outputs()));
+        if self.config.is_gone() {
+            return Err(Error::lost("it does not answer"));
+        }
         match self.config.broken.as_str() {
             "compile" => return Err(Error::new("the compiler gave up").with_code(5)),
             "compile_panics" => panic!("compile panics"),
@@ -244,6 +254,9 @@ impl author::Ep for FakeEp {
         if let Some(space) = self.config.space {
             (0..part.inputs().len() as u32).for_each(|i| call.input_port(i, space));
             (0..part.outputs().len() as u32).for_each(|i| call.output_port(i, space));
+        }
+        if let Some(input) = self.config.shape_of {
+            call.shape_port(input);
         }
         let mut steps = Vec::new();
         for &id in part.nodes() {
@@ -276,9 +289,15 @@ impl author::Ep for FakeEp {
     }
 
     fn copy(&self, call: &RunCall<'_>, space: u32) -> Result<()> {
-        self.config.note(format!("copy to {space}"));
-        let t = read(&call.inputs()[0])?;
-        if space == 0 { write(call, 0, &t) } else { give_device(call, 0, &t, space) }
+        self.config.note(format!("copy {} to {space}", call.inputs().len()));
+        if self.config.is_gone() {
+            return Err(Error::lost("it does not answer"));
+        }
+        for (at, value) in (0..).zip(call.inputs()) {
+            let t = read(value)?;
+            if space == 0 { write(call, at, &t) } else { give_device(call, (at, space), &t, None) }?;
+        }
+        Ok(())
     }
 }
 
@@ -291,16 +310,6 @@ pub struct FakePart {
     constant_out: std::sync::OnceLock<(Vec<i64>, Vec<u8>)>,
 }
 
-struct Step {
-    op: String,
-    id: u32,
-    inputs: Vec<u32>,
-    outputs: Vec<u32>,
-    axis: i64,
-    to: i64,
-    perm: Vec<i64>,
-}
-
 impl author::Part for FakePart {
     type Lane = u64;
 
@@ -308,6 +317,7 @@ impl author::Part for FakePart {
         *lane += 1;
         let c = &self.config;
         c.note(format!("run binding {} symbols {:?}", call.raw().binding, call.symbols()));
+        c.alive().map_err(|e| if c.broken == "no_node" { e } else { e.at(self.steps[0].id) })?;
         if c.sleep_us > 0 {
             let until = std::time::Instant::now() + std::time::Duration::from_micros(c.sleep_us);
             while std::time::Instant::now() < until {
@@ -337,7 +347,14 @@ impl author::Part for FakePart {
 impl FakePart {
     fn compute(&self, call: &RunCall<'_>) -> Result<HashMap<u32, T>> {
         let mut env = self.constants.clone();
-        for (&id, value) in self.inputs.iter().zip(call.inputs()) {
+        for ((&id, value), at) in self.inputs.iter().zip(call.inputs()).zip(0..) {
+            if self.config.shape_of == Some(at) {
+                let shape = value.shape().to_vec();
+                let data = Data::F(vec![7.0; shape.iter().product::<i64>() as usize]);
+                self.config.note(format!("shape {shape:?} from space {}", value.raw().space));
+                env.insert(id, T { shape, data });
+                continue;
+            }
             if value.raw().space != self.config.space.unwrap_or(0) {
                 return Err(Error::new(format!("input {id} lies in space {}", value.raw().space)));
             }
@@ -349,6 +366,19 @@ impl FakePart {
             env.insert(step.outputs[0], made);
         }
         Ok(env)
+    }
+
+    fn events(&self, call: &RunCall<'_>) -> Vec<raw::Event> {
+        let event = |s: &Step| raw::Event {
+            kernel: raw::Str::new("fake kernel"),
+            node: s.id,
+            worker: 0,
+            start_ns: call.now_ns(),
+            dur_ns: 5,
+            flops: 10,
+            bytes: 20,
+        };
+        if call.is_profiled() { self.steps.iter().map(event).collect() } else { Vec::new() }
     }
 
     fn finish(&self, call: &RunCall<'_>) -> Result<()> {
@@ -385,7 +415,11 @@ impl FakePart {
 
     fn put(&self, call: &RunCall<'_>, at: u32, t: &T) -> Result<()> {
         match self.config.space {
-            Some(space) if call.wants(at as usize) != WANT_HOST => give_device(call, at, t, space),
+            Some(space) if call.wants(at as usize) != WANT_HOST => {
+                // The device works in order: what fails there is found out when somebody reads the result.
+                let failed = (self.config.broken == "poison").then_some(self.steps[0].id);
+                give_device(call, (at, space), t, failed)
+            }
             _ if self.config.in_place => {
                 let donated = |v: &Value<'_>| v.is_donated() && v.shape() == t.shape && v.bytes().is_some();
                 match call.inputs().iter().position(donated) {
@@ -405,6 +439,9 @@ impl FakePart {
 
     /// Asks for the outputs now and fills them later, on another thread.
     fn late(&self, call: &RunCall<'_>) -> Result<()> {
+        struct Events(Vec<raw::Event>);
+        // SAFETY: the texts are static.
+        unsafe impl Send for Events {}
         struct Sent(*mut u8, T);
         // SAFETY: the host keeps the memory until the fence is complete.
         unsafe impl Send for Sent {}
@@ -416,14 +453,29 @@ impl FakePart {
             todo.push(Sent(value.data, t));
         }
         let fence = call.defer()?;
-        let broken = self.config.broken.clone();
+        let (broken, meet, events) = (self.config.broken.clone(), self.config.meet, Events(self.events(call)));
+        UNDER_WAY.fetch_add(1, SeqCst);
         std::thread::spawn(move || {
+            let Events(events) = { events };
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+            let waits = || meet > 0 && UNDER_WAY.load(SeqCst) < meet && std::time::Instant::now() < until;
             std::thread::sleep(std::time::Duration::from_millis(3));
+            while waits() {
+                std::thread::yield_now();
+            }
+            if meet > 0 && UNDER_WAY.load(SeqCst) < meet {
+                return fence.complete(Err(Error::new("nobody else came")));
+            }
+            fence.profile(&events);
             for Sent(data, t) in todo {
                 // SAFETY: as above; the memory is that of `t`'s shape.
                 unsafe { store(&t, data) };
             }
-            fence.complete(if broken == "late" { Err(Error::new("the queue broke").with_code(4)) } else { Ok(()) });
+            fence.complete(match broken.as_str() {
+                "late" => Err(Error::new("the queue broke").with_code(4)),
+                "late_lost" => Err(Error::lost("the queue is gone")),
+                _ => Ok(()),
+            });
         });
         Ok(())
     }
@@ -469,10 +521,14 @@ impl Drop for Handle {
     }
 }
 
-fn give_device(call: &RunCall<'_>, at: u32, t: &T, space: u32) -> Result<()> {
+/// Results that will never be there, by handle, with the node that failed.
+static FAILED: LazyLock<Mutex<HashMap<u64, u32>>> = LazyLock::new(Default::default);
+
+fn give_device(call: &RunCall<'_>, (at, space): (u32, u32), t: &T, failed: Option<u32>) -> Result<()> {
     // Odd and small: nothing that could be taken for an address.
     let id = NEXT.fetch_add(2, SeqCst);
     DEVICE.lock().unwrap().insert(id, (space, t.clone()));
+    FAILED.lock().unwrap().extend(failed.map(|node| (id, node)));
     let value = raw::Value {
         kind: raw::VALUE_TENSOR,
         dtype: dtype(t) as u32,
@@ -490,6 +546,9 @@ fn give_device(call: &RunCall<'_>, at: u32, t: &T, space: u32) -> Result<()> {
 fn read(value: &Value<'_>) -> Result<T> {
     let shape = value.shape().to_vec();
     if value.raw().space != 0 {
+        if let Some(&node) = FAILED.lock().unwrap().get(&(value.raw().data.addr() as u64)) {
+            return Err(Error::new("the device trapped").with_code(6).at(node));
+        }
         let all = DEVICE.lock().unwrap();
         let found = all.get(&(value.raw().data.addr() as u64)).map(|f| f.1.clone());
         return found.ok_or_else(|| Error::new("a handle that is gone"));
@@ -501,148 +560,4 @@ fn read(value: &Value<'_>) -> Result<T> {
         _ => None,
     };
     data.map(|data| T { shape, data }).ok_or_else(|| Error::new(format!("{value:?} cannot be read")))
-}
-
-fn interpret(step: &Step, ins: &[&T]) -> std::result::Result<T, String> {
-    let unary = |f: fn(f32) -> f32, g: fn(i64) -> i64| {
-        let data = match &ins[0].data {
-            Data::F(v) => Data::F(v.iter().map(|&x| f(x)).collect()),
-            Data::I(v) => Data::I(v.iter().map(|&x| g(x)).collect()),
-            Data::B(v) => Data::B(v.clone()),
-        };
-        T { shape: ins[0].shape.clone(), data }
-    };
-    Ok(match step.op.as_str() {
-        "Add" => binary(ins, |a, b| a + b, |a, b| a + b)?,
-        "Sub" => binary(ins, |a, b| a - b, |a, b| a - b)?,
-        "Mul" => binary(ins, |a, b| a * b, |a, b| a.wrapping_mul(b))?,
-        "Less" => {
-            let t = binary(ins, |a, b| f32::from(a < b), |a, b| i64::from(a < b))?;
-            let data = match t.data {
-                Data::F(v) => v.iter().map(|&x| u8::from(x != 0.0)).collect(),
-                Data::I(v) => v.iter().map(|&x| u8::from(x != 0)).collect(),
-                Data::B(v) => v,
-            };
-            T { shape: t.shape, data: Data::B(data) }
-        }
-        "Relu" => unary(|x| x.max(0.0), |x| x.max(0)),
-        "Neg" => unary(|x| -x, |x| -x),
-        "Identity" => ins[0].clone(),
-        "Not" => match &ins[0].data {
-            Data::B(v) => T { shape: ins[0].shape.clone(), data: Data::B(v.iter().map(|&x| 1 - x).collect()) },
-            _ => return Err("Not of no bool".into()),
-        },
-        "Cast" => T { shape: ins[0].shape.clone(), data: cast(&ins[0].data, step.to) },
-        "MatMul" => matmul(ins[0], ins[1])?,
-        "Concat" => concat(ins, step.axis)?,
-        "NonZero" => nonzero(ins[0]),
-        "Transpose" => transpose(ins[0], &step.perm)?,
-        other => return Err(format!("{other} is not done")),
-    })
-}
-
-fn cast(data: &Data, to: i64) -> Data {
-    let floats: Vec<f32> = match data {
-        Data::F(v) => v.clone(),
-        Data::I(v) => v.iter().map(|&x| x as f32).collect(),
-        Data::B(v) => v.iter().map(|&x| f32::from(x)).collect(),
-    };
-    match to {
-        7 => Data::I(floats.iter().map(|&x| x as i64).collect()),
-        9 => Data::B(floats.iter().map(|&x| u8::from(x != 0.0)).collect()),
-        _ => Data::F(floats),
-    }
-}
-
-fn binary(ins: &[&T], f: fn(f32, f32) -> f32, g: fn(i64, i64) -> i64) -> std::result::Result<T, String> {
-    let [a, b] = ins else { return Err(format!("{} inputs", ins.len())) };
-    let rank = a.shape.len().max(b.shape.len());
-    let dim = |t: &T, k: usize| (k + t.shape.len()).checked_sub(rank).map_or(1, |i| t.shape[i]);
-    let mut shape = Vec::new();
-    for k in 0..rank {
-        let (x, y) = (dim(a, k), dim(b, k));
-        if x != y && x != 1 && y != 1 {
-            return Err(format!("{:?} and {:?} do not broadcast", a.shape, b.shape));
-        }
-        shape.push(if x == 1 { y } else { x });
-    }
-    let total: i64 = shape.iter().product();
-    let index = |t: &T, mut n: i64| {
-        let (mut at, mut stride) = (0, 1);
-        for k in (0..rank).rev() {
-            let (i, d) = (n % shape[k].max(1), dim(t, k));
-            n /= shape[k].max(1);
-            if d != 1 {
-                at += i * stride;
-            }
-            stride *= d;
-        }
-        at as usize
-    };
-    let data = match (&a.data, &b.data) {
-        (Data::F(x), Data::F(y)) => Data::F((0..total).map(|n| f(x[index(a, n)], y[index(b, n)])).collect()),
-        (Data::I(x), Data::I(y)) => Data::I((0..total).map(|n| g(x[index(a, n)], y[index(b, n)])).collect()),
-        _ => return Err("types differ".into()),
-    };
-    Ok(T { shape, data })
-}
-
-fn matmul(a: &T, b: &T) -> std::result::Result<T, String> {
-    let (Data::F(x), Data::F(y), [m, k], [k2, n]) = (&a.data, &b.data, &a.shape[..], &b.shape[..]) else {
-        return Err("only matrices of f32".into());
-    };
-    if k != k2 {
-        return Err(format!("{k} columns against {k2} rows"));
-    }
-    let (m, k, n) = (*m as usize, *k as usize, *n as usize);
-    let cell = |i: usize, j: usize| (0..k).map(|l| x[i * k + l] * y[l * n + j]).sum();
-    let data = (0..m * n).map(|c| cell(c / n.max(1), c % n.max(1))).collect();
-    Ok(T { shape: vec![m as i64, n as i64], data: Data::F(data) })
-}
-
-fn concat(ins: &[&T], axis: i64) -> std::result::Result<T, String> {
-    let rank = ins[0].shape.len() as i64;
-    let axis = if axis < 0 { axis + rank } else { axis } as usize;
-    let mut shape = ins[0].shape.clone();
-    shape[axis] = ins.iter().map(|t| t.shape[axis]).sum();
-    let outer: i64 = shape[..axis].iter().product();
-    let row = |t: &T| t.shape[axis..].iter().product::<i64>() as usize;
-    let gather = |pick: &dyn Fn(&T, std::ops::Range<usize>)| {
-        for o in 0..outer as usize {
-            ins.iter().for_each(|t| pick(t, o * row(t)..(o + 1) * row(t)));
-        }
-    };
-    let (floats, ints) = (std::cell::RefCell::new(vec![]), std::cell::RefCell::new(vec![]));
-    gather(&|t, r| match &t.data {
-        Data::F(v) => floats.borrow_mut().extend_from_slice(&v[r]),
-        Data::I(v) => ints.borrow_mut().extend_from_slice(&v[r]),
-        Data::B(_) => {}
-    });
-    let data =
-        if matches!(ins[0].data, Data::F(_)) { Data::F(floats.into_inner()) } else { Data::I(ints.into_inner()) };
-    Ok(T { shape, data })
-}
-
-fn nonzero(t: &T) -> T {
-    let hit: Vec<bool> = match &t.data {
-        Data::F(v) => v.iter().map(|&x| x != 0.0).collect(),
-        Data::I(v) => v.iter().map(|&x| x != 0).collect(),
-        Data::B(v) => v.iter().map(|&x| x != 0).collect(),
-    };
-    let found: Vec<usize> = hit.iter().enumerate().filter(|(_, h)| **h).map(|(i, _)| i).collect();
-    let mut data = Vec::new();
-    for k in 0..t.shape.len() {
-        let stride: i64 = t.shape[k + 1..].iter().product();
-        data.extend(found.iter().map(|&i| i as i64 / stride.max(1) % t.shape[k]));
-    }
-    T { shape: vec![t.shape.len() as i64, found.len() as i64], data: Data::I(data) }
-}
-
-fn transpose(t: &T, perm: &[i64]) -> std::result::Result<T, String> {
-    let (Data::F(x), [m, n]) = (&t.data, &t.shape[..]) else { return Err("only matrices of f32".into()) };
-    if perm == [0, 1] {
-        return Ok(t.clone());
-    }
-    let (m, n) = (*m as usize, *n as usize);
-    Ok(T { shape: vec![n as i64, m as i64], data: Data::F((0..m * n).map(|c| x[c % m * n + c / m]).collect()) })
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // helpers of tests
 
 pub mod fake;
+pub mod interpret;
 pub mod lists;
 pub mod model;
 

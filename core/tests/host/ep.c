@@ -125,7 +125,7 @@ static void lane_free(const OrtolanEpPart *part, OrtolanEpLane *lane) { (void)pa
 #ifndef RUN
 #define RUN run
 #endif
-static const OrtolanEpEpV1 v1 = { TABLE_SIZE, 1, factory_new, factory_free, devices, ep_new, ep_free, claim, compile, part_free, RUN, lane_free, NULL };
+static const OrtolanEpEpV1 v1 = { TABLE_SIZE, 1, factory_new, factory_free, devices, ep_new, ep_free, claim, compile, part_free, RUN, lane_free, NULL, NULL };
 static const int extra_table[2] = { sizeof(extra_table), 1 };
 
 static const void *query(OrtolanEpStr id) {

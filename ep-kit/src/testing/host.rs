@@ -399,7 +399,7 @@ impl Session {
     /// When the claim fails or a node is not answered once.
     pub fn claim(&self) -> Vec<Answer> {
         let (ctx, cancel) = (Mutex::new(Ctx::default()), AtomicU32::new(0));
-        let symbols = vec![-1; self.built.symbols.len()];
+        let symbols = vec![raw::UNKNOWN; self.built.symbols.len()];
         let call = self.call(&ctx, &symbols, 0, &cancel);
         let part = self.part(&self.built.nodes, raw::PART_FREE);
         // SAFETY: everything lives over the call.
@@ -418,7 +418,7 @@ impl Session {
     /// Compiles all nodes as one part with `PART_*` flags.
     pub fn compile_with(&self, flags: u32) -> Result<Compiled<'_>, String> {
         let (ctx, cancel) = (Mutex::new(Ctx::default()), AtomicU32::new(0));
-        let symbols = vec![-1; self.built.symbols.len()];
+        let symbols = vec![raw::UNKNOWN; self.built.symbols.len()];
         let call = self.call(&ctx, &symbols, 0, &cancel);
         let desc = self.part(&self.built.nodes, flags);
         let mut part = core::ptr::null_mut();
@@ -559,7 +559,7 @@ impl Compiled<'_> {
                 _ => crate::bytes::read_number(built.values[s.value as usize].0, buffer.bytes(), s.at as usize),
             }
         };
-        built.symbols.iter().map(|s| number(s).unwrap_or(-1)).collect()
+        built.symbols.iter().map(|s| number(s).unwrap_or(raw::UNKNOWN)).collect()
     }
 
     /// Runs with stated symbol numbers and binding.
