@@ -5,6 +5,7 @@ use crate::memory::Slice;
 use crate::part::Plan;
 use crate::recipe::{Buf, Recipe};
 use crate::shader::{Elem, PARAM_BYTES};
+use crate::times::Times;
 use crate::transfer::device_bytes;
 use core::num::NonZero;
 use ortolan_ep_abi::call::{Error, Result};
@@ -33,7 +34,10 @@ enum Resource {
 
 /// One dispatch, ready.
 #[derive(Debug)]
-struct Pass {
+pub struct Pass {
+    /// The step that it belongs to.
+    pub step: usize,
+    pub flops: u64,
     pipeline: wgpu::ComputePipeline,
     resources: Vec<(Resource, u64)>,
     groups: [u32; 3],
@@ -62,7 +66,7 @@ pub struct Bound {
     pub places: Vec<Option<Place>>,
     /// Lists that may differ in each run.
     pub lists: Vec<List>,
-    passes: Vec<Pass>,
+    pub passes: Vec<Pass>,
     params: Option<wgpu::Buffer>,
     pub staging: Option<wgpu::Buffer>,
 }
@@ -199,7 +203,9 @@ impl Bound {
             let pipeline = plan.gpu.pipeline(&pass.shader, plan.cache.as_deref()).map_err(|e| e.at(step.node))?;
             params.extend(pass.params.iter().flat_map(|word| word.to_le_bytes()));
             params.resize(params.len().next_multiple_of(PARAM_BYTES as usize), 0);
-            self.passes.push(Pass { pipeline, resources, groups: pass.groups, group: None });
+            // A step's operations are its first dispatch's.
+            let flops = if self.passes.last().is_some_and(|p| p.step == k) { 0 } else { recipe.flops };
+            self.passes.push(Pass { step: k, flops, pipeline, resources, groups: pass.groups, group: None });
         }
         Ok(())
     }
@@ -260,15 +266,17 @@ impl Bound {
         Some(gpu.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries }))
     }
 
-    /// Writes all passes, in one compute pass. The answer is whether every value was there.
+    /// Writes all passes: in one compute pass, or in one each when they are timed. The answer is whether every value was
+    /// there.
     pub fn encode(
         &self,
         gpu: &Gpu,
         encoder: &mut wgpu::CommandEncoder,
         inputs: &[Option<Arc<Slice>>],
         outputs: &[Option<Arc<Slice>>],
+        times: Option<&Times>,
     ) -> bool {
-        let mut work = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+        let mut work = None;
         for (k, pass) in self.passes.iter().enumerate() {
             let made;
             let group = match &pass.group {
@@ -279,6 +287,14 @@ impl Bound {
                     &made
                 }
             };
+            if times.is_some() {
+                work = None; // ends the pass before, whose encoder is locked until then
+            }
+            let work = work.get_or_insert_with(|| {
+                let timestamp_writes = times.map(|times| times.writes(k));
+                let desc = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+                encoder.begin_compute_pass(&desc).forget_lifetime()
+            });
             work.set_pipeline(&pass.pipeline);
             work.set_bind_group(0, group, &[]);
             let [x, y, z] = pass.groups;
@@ -290,6 +306,13 @@ impl Bound {
     /// Whether there is anything to submit.
     pub fn is_empty(&self) -> bool {
         self.passes.is_empty()
+    }
+}
+
+impl Pass {
+    /// Bytes that it reads and writes, each buffer once.
+    pub fn bytes(&self) -> u64 {
+        self.resources.iter().map(|r| r.1).sum()
     }
 }
 

@@ -161,7 +161,7 @@ fn compute_fixed(plan: &mut Plan, symbols: &[i64]) -> Result<()> {
     let bound = Bound::new(plan, sizes, &fixed, true)?;
     let encoded = plan.gpu.guarded("constant expressions", || {
         let mut encoder = plan.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        let whole = bound.encode(&plan.gpu, &mut encoder, &[], &[]);
+        let whole = bound.encode(&plan.gpu, &mut encoder, &[], &[], None);
         plan.gpu.queue.submit([encoder.finish()]);
         whole
     })?;

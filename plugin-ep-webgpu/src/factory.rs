@@ -177,6 +177,7 @@ fn facts(adapter: &wgpu::Adapter) -> Vec<(&'static str, String)> {
         ("feature.pipeline-cache", has(wgpu::Features::PIPELINE_CACHE)),
         ("feature.shader-f16", has(wgpu::Features::SHADER_F16)),
         ("feature.subgroup", has(wgpu::Features::SUBGROUP)),
+        ("feature.timestamp-query", has(wgpu::Features::TIMESTAMP_QUERY)),
         ("limit.max_buffer_size", text(&limits.max_buffer_size)),
         ("limit.max_storage_buffer_binding_size", text(&limits.max_storage_buffer_binding_size)),
         ("limit.max_compute_invocations_per_workgroup", text(&limits.max_compute_invocations_per_workgroup)),

@@ -32,6 +32,8 @@ pub struct Gpu {
     pub limits: Limits,
     /// Shaders may compute with f16.
     pub has_f16: bool,
+    /// Unit of the device's clock, if it has one.
+    pub ns_per_tick: Option<f64>,
     /// The driver hands out what it made of shaders.
     pub keeps_pipelines: bool,
     /// What that depends on beside the shader: adapter, driver, this library.
@@ -122,7 +124,8 @@ impl Gpu {
 
     fn start(adapter: &Adapter, lose_after: Option<u64>) -> Result<Gpu, Error> {
         let limits = wanted_limits(&adapter.limits());
-        let features = adapter.features() & (Features::SHADER_F16 | Features::PIPELINE_CACHE);
+        let useful = Features::SHADER_F16 | Features::PIPELINE_CACHE | Features::TIMESTAMP_QUERY;
+        let features = adapter.features() & useful;
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
             label: Some("ortolan"),
             required_features: features,
@@ -145,6 +148,7 @@ impl Gpu {
             memory: Pool::new(&limits),
             pipelines: Pipelines::new(&device),
             has_f16: features.contains(Features::SHADER_F16),
+            ns_per_tick: features.contains(Features::TIMESTAMP_QUERY).then(|| f64::from(queue.get_timestamp_period())),
             keeps_pipelines: features.contains(Features::PIPELINE_CACHE),
             identity: identity(&info, features),
             limits,
@@ -255,5 +259,29 @@ fn wanted_limits(have: &Limits) -> Limits {
         max_storage_buffer_binding_size: have.max_storage_buffer_binding_size,
         max_buffer_size: have.max_buffer_size,
         ..standard.or_worse_values_from(have)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_opened_within_the_standard_limits() {
+        let standard = Limits::default();
+        let large = Limits {
+            max_compute_invocations_per_workgroup: 1024,
+            max_compute_workgroup_size_x: 1024,
+            max_compute_workgroup_storage_size: 65536,
+            max_storage_buffers_per_shader_stage: 64,
+            max_storage_buffer_binding_size: 1 << 31,
+            max_buffer_size: 1 << 36,
+            ..standard.clone()
+        };
+        let expected =
+            Limits { max_storage_buffer_binding_size: 1 << 31, max_buffer_size: 1 << 36, ..standard.clone() };
+        assert_eq!(wanted_limits(&large), expected);
+        let small = Limits { max_compute_workgroups_per_dimension: 1000, ..standard };
+        assert_eq!(wanted_limits(&small), small);
     }
 }

@@ -18,6 +18,7 @@ mod part;
 mod pipeline;
 mod recipe;
 mod shader;
+mod times;
 mod transfer;
 
 pub use ep::WebEp;

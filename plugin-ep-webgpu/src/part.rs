@@ -1,11 +1,12 @@
 //! A compiled part: what stays the same over runs, the lanes' bindings, and a run.
 
-use crate::bind::{Bound, Place, elem};
+use crate::bind::{Bound, Pass, Place, elem};
 use crate::cache::Cache;
 use crate::gpu::Gpu;
 use crate::handle;
 use crate::memory::Slice;
 use crate::shader::Elem;
+use crate::times::Times;
 use crate::transfer::device_bytes;
 use ortolan_ep_abi::author::Part;
 use ortolan_ep_abi::call::{Call, Error, Result, RunCall};
@@ -115,9 +116,14 @@ impl Part for WebPart {
         if total > 0 && bound.staging.as_ref().is_none_or(|s| s.size() < total) {
             bound.staging = Some(plan.gpu.staging(total)?);
         }
-        plan.submit(bound, &inputs, &outputs, &back)?;
+        let times = if call.is_profiled() { Times::new(&plan.gpu, bound.passes.len())? } else { None };
+        let submitted = call.now_ns();
+        plan.submit(bound, &inputs, &outputs, &back, times.as_ref())?;
         if plan.gpu.burns() {
             plan.gpu.lose();
+        }
+        if let Some(times) = times {
+            plan.tell_times(call, bound, &times, submitted)?;
         }
         plan.give_rest(call, bound, &inputs, &outputs, &back)?;
         let mut hosts = Vec::new();
@@ -220,14 +226,18 @@ impl Plan {
         inputs: &[Option<Arc<Slice>>],
         outputs: &[Option<Arc<Slice>>],
         back: &[Readback],
+        times: Option<&Times>,
     ) -> Result<()> {
         if bound.is_empty() && back.is_empty() {
             return Ok(());
         }
         self.gpu.guarded("run", || {
             let mut encoder = self.gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            if !bound.encode(&self.gpu, &mut encoder, inputs, outputs) {
+            if !bound.encode(&self.gpu, &mut encoder, inputs, outputs, times) {
                 return Err(Error::new("a step reads a value that is not on the device"));
+            }
+            if let Some(times) = times {
+                times.resolve(&mut encoder);
             }
             for b in back.iter().filter(|b| b.bytes > 0) {
                 if let Some(staging) = &bound.staging {
@@ -237,6 +247,18 @@ impl Plan {
             self.gpu.queue.submit([encoder.finish()]);
             Ok(())
         })?
+    }
+
+    /// Reports a profiled run's dispatches, once the device is through.
+    fn tell_times(&self, call: &RunCall<'_>, bound: &Bound, times: &Times, submitted: u64) -> Result<()> {
+        let found = times.read(&self.gpu, submitted, &|| call.now_ns(), &|| call.is_cancelled())?;
+        let event = |(pass, (start_ns, dur_ns)): (&Pass, (u64, u64))| {
+            let step = &self.outline.steps[pass.step];
+            let kernel = raw::Str::new(&step.name);
+            raw::Event { kernel, node: step.node, worker: 0, start_ns, dur_ns, flops: pass.flops, bytes: pass.bytes() }
+        };
+        call.profile(&bound.passes.iter().zip(found).map(event).collect::<Vec<_>>());
+        Ok(())
     }
 
     /// Outputs that stay on the device.

@@ -16,6 +16,8 @@ pub struct Recipe {
     pub tables: Vec<Vec<u32>>,
     /// Integer inputs that a run reads in host memory and lays beside the others.
     pub hosts: Vec<HostList>,
+    /// Multiplications and additions of the kernel; 0 if nobody counts them.
+    pub flops: u64,
 }
 
 /// A buffer of a dispatch.
@@ -63,6 +65,7 @@ impl Recipe {
         self.passes.clear();
         self.tables.clear();
         self.hosts.clear();
+        self.flops = 0;
     }
 
     /// An integer input that holds indices of a dimension.

@@ -103,6 +103,8 @@ impl Op for Conv {
             };
             return product.push(shapes, recipe);
         }
+        let taps = product(&w[2..]).saturating_mul(ins as u64);
+        recipe.flops = (2 * shapes.output_len(0) as u64).saturating_mul(taps);
         let depthwise = outs == 1;
         let mut params = vec![word(x[0])?, word(op.groups)?, word(ins)?, word(outs)?];
         params.extend(geometry.params()?);
@@ -167,6 +169,8 @@ impl Op for Transposed {
                 op.groups
             )));
         }
+        let taps = product(&w[2..]).saturating_mul(outs as u64);
+        recipe.flops = (2 * shapes.input_len(0) as u64).saturating_mul(taps);
         let mut params = vec![word(x[0])?, word(op.groups)?, word(ins)?, word(outs)?];
         params.extend(geometry.params()?);
         let mut buffers = op.buffers();

@@ -35,6 +35,7 @@ impl Product<'_> {
     pub fn push(&self, shapes: &Shapes<'_>, recipe: &mut Recipe) -> Result<(), Fault> {
         let [m, n, k] = self.sizes;
         let batches: u64 = self.batch.iter().map(|b| u64::try_from(b.0).unwrap_or(0)).product();
+        recipe.flops = [2, m, n, k, batches].into_iter().fold(1, u64::saturating_mul);
         let mut buffers = vec![self.left, self.right, (Buf::Out(0), self.chain.output())];
         let bias = match self.row_bias {
             Some(bias) => {

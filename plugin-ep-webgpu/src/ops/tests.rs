@@ -2,14 +2,21 @@
 //! translate for Vulkan, Metal and Direct3D.
 
 use super::{FAMILIES, Settings};
+use crate::pipeline::MOST_BUFFERS;
 use crate::shader::Shader;
-use ortolan_ep_kit::testing::{OpTest, Tensor};
+use ortolan_ep_kit::testing::{Dim, Model, OpTest, Session, Tensor, ValueId};
 use ortolan_ep_kit::{DType, Kernel, Kit, RejectCode};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Names of shaders that were made in this process.
 static SEEN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+
+thread_local! {
+    /// Texts of shaders that this thread made.
+    static MADE: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Called for each shader that is made: parses, validates and translates it.
 pub fn check(shader: &Shader) {
@@ -18,6 +25,7 @@ pub fn check(shader: &Shader) {
     let mut validator =
         naga::valid::Validator::new(naga::valid::ValidationFlags::all(), naga::valid::Capabilities::SHADER_FLOAT16);
     let info = validator.validate(&module).unwrap_or_else(|e| panic!("{}\n{text}", e.emit_to_string(text)));
+    within_limits(shader, &module);
     naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None)
         .unwrap_or_else(|e| panic!("SPIR-V of {}: {e}\n{text}", shader.name));
     let options = naga::back::msl::Options { fake_missing_bindings: true, ..Default::default() };
@@ -34,6 +42,30 @@ pub fn check(shader: &Shader) {
         .write(&module, &info, None)
         .unwrap_or_else(|e| panic!("HLSL of {}: {e}\n{text}", shader.name));
     SEEN.lock().unwrap().insert(shader.name);
+    MADE.with(|made| made.borrow_mut().push(text.clone()));
+}
+
+/// What a shader uses is what every adapter has: the standard's default limits.
+fn within_limits(shader: &Shader, module: &naga::Module) {
+    let (most, name) = (wgpu::Limits::default(), shader.name);
+    let mut layouter = naga::proc::Layouter::default();
+    layouter.update(module.to_ctx()).unwrap();
+    let bytes = |space| {
+        let here = module.global_variables.iter().filter(move |(_, v)| v.space == space);
+        here.map(|(_, v)| u64::from(layouter[v.ty].size)).sum::<u64>()
+    };
+    assert!(bytes(naga::AddressSpace::WorkGroup) <= most.max_compute_workgroup_storage_size.into(), "{name}");
+    assert_eq!(bytes(naga::AddressSpace::Uniform), crate::shader::PARAM_BYTES, "{name}");
+    assert!(crate::shader::PARAM_BYTES <= most.max_uniform_buffer_binding_size, "{name}");
+    let storage = |v: &naga::GlobalVariable| matches!(v.space, naga::AddressSpace::Storage { .. });
+    let buffers = module.global_variables.iter().filter(|(_, v)| storage(v)).count();
+    assert!(buffers == shader.buffers && buffers <= MOST_BUFFERS, "{name} has {buffers} buffers");
+    assert!(MOST_BUFFERS <= most.max_storage_buffers_per_shader_stage as usize);
+    let [entry] = &module.entry_points[..] else { panic!("{name} has {} entry points", module.entry_points.len()) };
+    let [x, y, z] = entry.workgroup_size;
+    assert!(x * y * z <= most.max_compute_invocations_per_workgroup, "{name} has {x} x {y} x {z} threads");
+    assert!(x <= most.max_compute_workgroup_size_x && y <= most.max_compute_workgroup_size_y, "{name}");
+    assert!(z <= most.max_compute_workgroup_size_z, "{name}");
 }
 
 fn test(op: &str, version: u16, tiles: bool) -> OpTest {
@@ -115,15 +147,18 @@ fn element_wise_rows_translate_for_all_types() {
     }
 }
 
-/// A node of each operator that is not element-wise, as a function of its type.
-fn shaped(op: &str, t: DType) -> Vec<OpTest> {
-    let case = |version: u16| test(op, version, false);
+/// Nodes of each operator that is not element-wise, in each form that has a shader of its own.
+fn shaped(op: &str, t: DType, tiles: bool) -> Vec<OpTest> {
+    let case = |version: u16| test(op, version, tiles);
     let x = |dims: &[i64]| tensor(t, dims);
     let norm = |version: u16| case(version).float("epsilon", 1e-5).input(&x(&[2, 6, 4])).input(&x(&[6]));
     match op {
         "AveragePool" | "MaxPool" => {
-            let pool = case(22).ints("kernel_shape", &[2, 2]).ints("pads", &[1, 0, 0, 1]).int("count_include_pad", 1);
-            vec![pool.input(&x(&[1, 2, 5, 5])).output(t, &[1, 2, 5, 5])]
+            let pool = |padded: i64| {
+                let case = case(22).ints("kernel_shape", &[2, 2]).ints("pads", &[1, 0, 0, 1]);
+                case.int("count_include_pad", padded).input(&x(&[1, 2, 5, 5])).output(t, &[1, 2, 5, 5])
+            };
+            vec![pool(0), pool(1)]
         }
         "GlobalAveragePool" | "GlobalMaxPool" => vec![case(22).input(&x(&[1, 2, 5, 5])).output(t, &[1, 2, 1, 1])],
         "BatchNormalization" => {
@@ -139,11 +174,13 @@ fn shaped(op: &str, t: DType) -> Vec<OpTest> {
             };
             let point = case(22).int("group", 1).input(&x(&[1, 4, 5, 5])).input(&x(&[3, 4, 1, 1]));
             let point = point.input(&x(&[3])).output(t, &[1, 3, 5, 5]);
-            vec![conv(&[8, 4, 3, 3], 1, 8), conv(&[4, 1, 3, 3], 4, 4), point]
+            let bare = case(22).int("group", 1).input(&x(&[1, 4, 5, 5])).input(&x(&[3, 4, 2, 2]));
+            let bare = bare.output(t, &[1, 3, 4, 4]);
+            vec![conv(&[8, 4, 3, 3], 1, 8), conv(&[4, 1, 3, 3], 4, 4), point, bare]
         }
         "ConvTranspose" => {
-            let case = case(22).int("group", 1).ints("strides", &[2]).input(&x(&[1, 2, 3])).input(&x(&[2, 2, 3]));
-            vec![case.output(t, &[1, 2, 7])]
+            let case = || case(22).int("group", 1).ints("strides", &[2]).input(&x(&[1, 2, 3])).input(&x(&[2, 2, 3]));
+            vec![case().output(t, &[1, 2, 7]), case().input(&x(&[2])).output(t, &[1, 2, 7])]
         }
         "DepthToSpace" => vec![case(13).int("blocksize", 2).input(&x(&[1, 8, 2, 3])).output(t, &[1, 2, 4, 6])],
         "SpaceToDepth" => vec![case(13).int("blocksize", 2).input(&x(&[1, 2, 4, 6])).output(t, &[1, 8, 2, 3])],
@@ -154,22 +191,25 @@ fn shaped(op: &str, t: DType) -> Vec<OpTest> {
             vec![case(13).int("axis", 1).input(&x(&[2, 3])).input(&index).output(t, &[2, 1])]
         }
         "Gemm" => {
-            let gemm = |tiles: bool| {
-                let case = test(op, 13, tiles).float("alpha", 2.0).float("beta", 0.5).int("transA", 1).int("transB", 0);
-                case.input(&x(&[4, 3])).input(&x(&[4, 5])).input(&x(&[5])).output(t, &[3, 5])
+            let gemm = |alpha: f32, beta: f32| {
+                let case = case(13).float("alpha", alpha).float("beta", beta).int("transA", 1).int("transB", 0);
+                case.input(&x(&[4, 3])).input(&x(&[4, 5]))
             };
-            vec![gemm(false), gemm(true)]
+            let with_c = [(1.0, 1.0), (2.0, 0.5)].map(|(alpha, beta)| gemm(alpha, beta).input(&x(&[5])));
+            let without = [1.0, 2.0].map(|alpha| gemm(alpha, 1.0));
+            with_c.into_iter().chain(without).map(|case| case.output(t, &[3, 5])).collect()
         }
-        "MatMul" => {
-            let product = |tiles| test(op, 13, tiles).input(&x(&[2, 1, 3, 4])).input(&x(&[5, 4, 2]));
-            vec![product(false).output(t, &[2, 5, 3, 2]), product(true).output(t, &[2, 5, 3, 2])]
-        }
+        "MatMul" => vec![case(13).input(&x(&[2, 1, 3, 4])).input(&x(&[5, 4, 2])).output(t, &[2, 5, 3, 2])],
         "GroupNormalization" => vec![norm(21).int("num_groups", 2).input(&x(&[6])).output(t, &[2, 6, 4])],
         "InstanceNormalization" => vec![norm(22).input(&x(&[6])).output(t, &[2, 6, 4])],
         "LayerNormalization" => {
             let case =
                 case(17).int("axis", -1).float("epsilon", 1e-5).input(&x(&[2, 6])).input(&x(&[6])).input(&x(&[6]));
-            vec![case.output(t, &[2, 6]).output(DType::F32, &[2, 1]).output(DType::F32, &[2, 1])]
+            let bare = test(op, 17, tiles).int("axis", -1).float("epsilon", 1e-5).input(&x(&[2, 6])).input(&x(&[6]));
+            vec![
+                case.output(t, &[2, 6]).output(DType::F32, &[2, 1]).output(DType::F32, &[2, 1]),
+                bare.output(t, &[2, 6]),
+            ]
         }
         "RMSNormalization" | "SimplifiedLayerNormalization" => {
             let version = if op == "RMSNormalization" { 23 } else { 1 };
@@ -180,12 +220,13 @@ fn shaped(op: &str, t: DType) -> Vec<OpTest> {
             let case = case(13).float("alpha", 0.1).float("beta", 0.7).float("bias", 1.0).int("size", 3);
             vec![case.input(&x(&[1, 5, 2])).output(t, &[1, 5, 2])]
         }
-        "Pad" => ["constant", "reflect"]
-            .map(|mode| {
-                let case = case(25).text("mode", mode).input(&x(&[3, 4])).constant(&list(&[1, 0, 0, 2]));
-                case.input(&x(&[])).output(t, &[4, 6])
+        "Pad" => ["constant", "reflect", "edge", "wrap"]
+            .into_iter()
+            .flat_map(|mode| {
+                let pad = || case(25).text("mode", mode).input(&x(&[3, 4])).constant(&list(&[1, 0, 0, 2]));
+                [pad().output(t, &[4, 6]), pad().input(&x(&[])).output(t, &[4, 6])]
             })
-            .into(),
+            .collect(),
         "Resize" | "Upsample" => {
             let version = if op == "Resize" { 19 } else { 9 };
             let scales = Tensor::new(&[2], &[1.0f32, 2.5]);
@@ -227,10 +268,12 @@ fn all_other_rows_translate_for_all_types() {
         .collect();
     for kernel in FAMILIES.iter().copied().flatten().filter(|k| !k.view && !wise.contains(&k.op)) {
         for dtype in types(kernel) {
-            let cases = shaped(kernel.op, dtype);
-            assert!(!cases.is_empty(), "{} has no case here", kernel.op);
-            for (k, case) in cases.into_iter().enumerate() {
-                bind(case, &format!("{} {dtype}, case {k}", kernel.op));
+            for tiles in [false, true] {
+                let cases = shaped(kernel.op, dtype, tiles);
+                assert!(!cases.is_empty(), "{} has no case here", kernel.op);
+                for (k, case) in cases.into_iter().enumerate() {
+                    bind(case, &format!("{} {dtype}, tiles {tiles}, case {k}", kernel.op));
+                }
             }
         }
     }
@@ -257,6 +300,65 @@ fn all_other_rows_translate_for_all_types() {
         "trilu",
     ] {
         assert!(seen.contains(name), "no case makes the shader {name}");
+    }
+}
+
+/// A node that others follow: its operator and version, and the dimensions of its inputs and output.
+type Head = (&'static str, u32, &'static [&'static [i64]], &'static [i64]);
+
+/// Every kernel that takes element-wise nodes along.
+const HEADS: &[Head] = &[
+    ("BatchNormalization", 15, &[&[1, 4, 5, 5], &[4], &[4], &[4], &[4]], &[1, 4, 5, 5]),
+    ("Conv", 22, &[&[1, 4, 5, 5], &[3, 4, 1, 1], &[3]], &[1, 3, 5, 5]),
+    ("Conv", 22, &[&[1, 4, 5, 5], &[4, 4, 3, 3], &[4]], &[1, 4, 3, 3]),
+    ("Conv", 22, &[&[1, 1, 5, 5], &[1, 1, 3, 3]], &[1, 1, 3, 3]),
+    ("ConvTranspose", 22, &[&[1, 4, 5, 5], &[4, 2, 3, 3], &[2]], &[1, 2, 7, 7]),
+    ("Gemm", 13, &[&[3, 4], &[4, 5], &[5]], &[3, 5]),
+    ("MatMul", 13, &[&[2, 3, 4], &[2, 4, 5]], &[2, 3, 5]),
+    ("Mul", 14, &[&[2, 3, 4], &[3, 1]], &[2, 3, 4]),
+];
+
+#[test]
+fn chains_behind_kernels_translate() {
+    for &(op, version, inputs, output) in HEADS {
+        for (dtype, tiles) in [(DType::F32, false), (DType::F32, true), (DType::F16, false), (DType::F16, true)] {
+            let settings = Settings { has_f16: true, largest: 128 << 20, tiles };
+            let mut model = Model::new();
+            let fixed = |dims: &[i64]| dims.iter().map(|&d| Dim::Fixed(d)).collect::<Vec<_>>();
+            let value = |model: &mut Model, dims: &[i64], is_input: bool| {
+                let value = model.value(&format!("v{}", model.value_count()), dtype, &fixed(dims));
+                if is_input {
+                    model.mark_input(value);
+                }
+                value
+            };
+            let read: Vec<ValueId> = inputs.iter().map(|dims| value(&mut model, dims, true)).collect();
+            let values: Vec<ValueId> = (0..4).map(|_| value(&mut model, output, false)).collect();
+            let (row, one) = (value(&mut model, &output[output.len() - 1..], true), value(&mut model, &[1], true));
+            let head = model.call(op, version, &read, &values[..1]);
+            for name in ["alpha", "beta", "epsilon"] {
+                model.floats(head, name, &[0.5], false);
+            }
+            for name in ["transA", "transB", "training_mode"] {
+                model.ints(head, name, &[0], false);
+            }
+            model.ints(head, "group", &[1], false);
+            model.call("Relu", 14, &values[..1], &values[1..2]);
+            model.call("Add", 14, &[row, values[1]], &values[2..3]);
+            model.call("Div", 14, &[values[2], one], &values[3..]);
+            model.mark_output(values[3]);
+            let zeros = |dims: &[i64]| tensor(dtype, dims);
+            let fed: Vec<Tensor> =
+                inputs.iter().copied().chain([&output[output.len() - 1..], &[1]]).map(zeros).collect();
+            let before = MADE.with(|made| made.borrow().len());
+            let session = Session::new(Kit::new(FAMILIES, "webgpu", settings), model, 1);
+            let what = format!("{op} {dtype}, tiles {tiles}");
+            let error = session.compile().expect(&what).run(&fed).expect_err(&what);
+            assert!(error.contains("runs on a device only"), "{what}: {error}");
+            let made = MADE.with(|made| made.borrow()[before..].to_vec());
+            let whole = made.iter().any(|text| ["max(", " + ", " / "].iter().all(|part| text.contains(part)));
+            assert!(made.len() == 1 && whole, "{what} is {} shaders", made.len());
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Models on the device beside the same on the EPs that work in the host's memory, at sizes that no tile divides.
 
 use crate::{Eps, Run};
-use ortolan::{Session, Tensor};
+use ortolan::{ProfileEvent, RunOptions, Session, Tensor};
 use ortolan_tests::model::{self, Model};
 
 pub const ALL: &[(&str, Run)] = &[
@@ -10,6 +10,7 @@ pub const ALL: &[(&str, Run)] = &[
     ("chains_and_rows_agree_for_changing_sizes", chains),
     ("runs_at_once_agree", at_once),
     ("values_that_are_kept_stay_on_the_device", kept),
+    ("profiled_runs_tell_when_each_kernel_ran", profiled),
 ];
 
 /// Names of inputs, with their dimensions.
@@ -152,6 +153,41 @@ fn kept(eps: &Eps) -> Result<(), String> {
         let r = round as f32;
         if found != [r, 2.0 * r, 3.0 * r] {
             return Err(format!("after {round} runs it is {found:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn profiled(eps: &Eps) -> Result<(), String> {
+    let model = Model::new(21)
+        .input("a", &["m", "k"])
+        .input("w", &["k", "n"])
+        .node("MatMul", &["a", "w"], "p")
+        .node("Relu", &["p"], "r")
+        .node_with("Softmax", &["r"], "y", &[("axis", 1)])
+        .output("y");
+    let session = Session::builder().eps([eps.device()]).build(model.bytes()).map_err(say)?;
+    let options = RunOptions { profile: true, ..RunOptions::default() };
+    for _ in 0..2 {
+        let outputs =
+            session.run_with([("a", input(&[30, 40], 1)), ("w", input(&[40, 50], 2))], &options).map_err(say)?;
+        let profile = outputs.profile().ok_or("there is no profile")?;
+        let ours = profile.events.iter().filter(|e| e.ep == eps.device.name());
+        let (runs, kernels): (Vec<_>, Vec<_>) = ours.partition(|e| e.name == "run");
+        let run = runs.first().ok_or("the host tells of no run")?;
+        if eps.info("feature.timestamp-query")? == "false" {
+            return if kernels.is_empty() { Ok(()) } else { Err(format!("without a clock: {kernels:?}")) };
+        }
+        let [product, softmax] = kernels[..] else { return Err(format!("two kernels, one with a Relu: {kernels:?}")) };
+        let named =
+            product.name.contains("matmul") && product.place.contains("'p'") && softmax.name.contains("softmax");
+        let counted = product.flops == 2 * 30 * 40 * 50 && product.bytes == 4 * (30 * 40 + 40 * 50 + 30 * 50);
+        let inside = |e: &ProfileEvent| {
+            e.dur_ns > 0 && e.start_ns >= run.start_ns && e.start_ns + e.dur_ns <= run.start_ns + run.dur_ns
+        };
+        let ordered = product.start_ns + product.dur_ns <= softmax.start_ns + 1;
+        if !(named && counted && inside(product) && inside(softmax) && ordered) {
+            return Err(format!("{product:?} then {softmax:?} in {run:?}"));
         }
     }
     Ok(())
