@@ -7,7 +7,7 @@ use ortolan_graph::ir::DType;
 
 use super::cancel::stopped;
 use super::run::{Run, buffer_of};
-use super::slot::Held;
+use super::slot::{Held, Late};
 use crate::error::{Error, Result, codes};
 use crate::plan::{Body, Carried, LoopStep, Rows, ScanStep, Slot, Stack};
 use crate::value::{Buffer, Shape, Tensor, Value, byte_len};
@@ -23,7 +23,7 @@ impl<'r> Run<'r> {
     }
 
     fn clear(&mut self, slots: &[Slot]) -> Result<()> {
-        if slots.iter().any(|&s| self.lane.state.slots[s as usize].pending) {
+        if slots.iter().any(|&s| self.lane.state.slots[s as usize].late != Late::No) {
             self.settle()?;
         }
         let state = &mut self.lane.state;
@@ -208,6 +208,7 @@ impl<'r> Run<'r> {
             if scan.to.is_none() {
                 continue;
             }
+            self.settle_slots(&[scan.from])?;
             let Some(tensor) = self.owned(scan.from)? else { return Err(self.missing(scan.from)) };
             let same = stack.rows.first().is_none_or(|f| f.shape == tensor.shape && f.dtype == tensor.dtype);
             if !same {

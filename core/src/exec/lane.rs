@@ -9,7 +9,7 @@ use ortolan_ep_abi::raw::{self, UNKNOWN};
 use super::memory::{Account, Memory};
 use super::pending::Pending;
 use super::profile::Recorder;
-use super::slot::SlotState;
+use super::slot::{Held, SlotState};
 use crate::abi::PartHandle;
 use crate::plan::Plan;
 use crate::value::Tensor;
@@ -48,6 +48,8 @@ pub(crate) struct State {
     #[expect(clippy::vec_box, reason = "they must not move")]
     pub loose: Vec<Box<Tensor>>,
     pub pending: Vec<Pending>,
+    /// What died while a run that had not finished might need it.
+    pub hold: Vec<Held>,
     /// Room for the results of expressions.
     pub numbers: Vec<i64>,
     /// Outputs of the model that stay where the EP leaves them.
@@ -81,6 +83,7 @@ impl Lane {
                 bound: false,
                 loose: Vec::new(),
                 pending: Vec::new(),
+                hold: Vec::new(),
                 numbers: Vec::new(),
                 keep: Vec::new(),
                 wants: Vec::new(),

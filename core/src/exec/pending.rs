@@ -8,10 +8,10 @@ use ortolan_ep_abi::raw;
 
 use super::cancel::GO;
 use super::run::Run;
-use super::slot::{Held, recycle};
+use super::slot::{Held, Late, SlotState, recycle};
 use crate::abi::{Fence, code_of};
 use crate::error::{Error, Result, codes};
-use crate::plan::Slot;
+use crate::plan::{RunStep, Slot};
 
 /// How often a waiting run looks at its cancel word.
 const LOOK: Duration = Duration::from_millis(5);
@@ -22,11 +22,39 @@ const GRACE: Duration = Duration::from_secs(5);
 pub(crate) struct Pending {
     pub fence: Arc<Fence>,
     pub part: u32,
-    pub slots: Vec<Slot>,
-    /// What died with its step.
-    pub hold: Vec<Held>,
+    pub reads: Vec<Slot>,
+    pub makes: Vec<Slot>,
     /// It reads memory that the caller has only lent.
     pub borrows: bool,
+}
+
+impl Pending {
+    /// Says of slots what it does with them.
+    pub fn mark(&self, slots: &mut [SlotState]) {
+        for (list, late) in [(&self.reads, Late::Read), (&self.makes, Late::Made)] {
+            for &slot in list {
+                let slot = &mut slots[slot as usize];
+                slot.late = slot.late.max(late);
+            }
+        }
+    }
+
+    /// Whether it must end before a step begins.
+    pub fn is_before(&self, step: &RunStep) -> bool {
+        let made = |slot: &Slot| self.makes.contains(slot);
+        self.part == step.part
+            || step.ins.iter().any(|i| made(&i.slot))
+            || step.outs.iter().any(|s| made(s) || self.reads.contains(s))
+    }
+
+    /// The value of one slot is in another, too.
+    pub fn share(&mut self, from: Slot, to: Slot) {
+        for list in [&mut self.reads, &mut self.makes] {
+            if list.contains(&from) {
+                list.push(to);
+            }
+        }
+    }
 }
 
 impl Run<'_> {
@@ -36,10 +64,10 @@ impl Run<'_> {
         self.settle_if(|_| true)
     }
 
-    /// Waits for what is pending and touches these slots; other parts go on.
+    /// Waits until these slots have their values; other parts go on.
     pub fn settle_slots(&mut self, slots: &[Slot]) -> Result<()> {
-        if slots.iter().any(|&s| self.lane.state.slots[s as usize].pending) {
-            self.settle_if(|p| p.slots.iter().any(|s| slots.contains(s)))?;
+        if slots.iter().any(|&s| self.lane.state.slots[s as usize].late == Late::Made) {
+            self.settle_if(|p| p.makes.iter().any(|s| slots.contains(s)))?;
         }
         Ok(())
     }
@@ -52,9 +80,8 @@ impl Run<'_> {
             let next = self.lane.state.pending.remove(at);
             let ended = self.wait(&next);
             let state = &mut self.lane.state;
-            next.slots.iter().for_each(|slot| state.slots[*slot as usize].pending = false);
-            let others = state.pending.iter().flat_map(|p| &p.slots);
-            others.for_each(|slot| state.slots[*slot as usize].pending = true);
+            next.reads.iter().chain(&next.makes).for_each(|slot| state.slots[*slot as usize].late = Late::No);
+            state.pending.iter().for_each(|p| p.mark(&mut state.slots));
             if let Some(recorder) = &mut state.recorder {
                 recorder.kernels(next.part, next.fence.take_events());
             }
@@ -67,9 +94,12 @@ impl Run<'_> {
                 }
                 Err(e) => result = result.and(Err(e)),
             }
-            for held in next.hold {
+        }
+        let state = &mut self.lane.state;
+        if state.pending.is_empty() {
+            for held in std::mem::take(&mut state.hold) {
                 if let Held::Value(value) = held {
-                    recycle(value, &mut self.lane.state.memory);
+                    recycle(value, &mut state.memory);
                 }
             }
         }

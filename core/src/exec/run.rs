@@ -12,7 +12,7 @@ use super::cancel::stopped;
 use super::frame::{Frame, into_bound};
 use super::lane::{Lane, State};
 use super::pending::Pending;
-use super::slot::{Held, recycle};
+use super::slot::{Held, Late, recycle};
 use crate::abi::{Copying, Ctx, EpHandle, Fence, Kind, copy, host_table, now, raw_tensor, space_name};
 use crate::error::{Error, Result, codes};
 use crate::plan::{Plan, RunStep, Slot, Step, made};
@@ -70,9 +70,10 @@ impl<'r> Run<'r> {
         let state = &mut self.lane.state;
         for &slot in deaths {
             let slot = &mut state.slots[slot as usize];
-            match state.pending.last_mut() {
-                Some(pending) if slot.pending => pending.hold.push(slot.take()),
-                _ => slot.clear(&mut state.memory),
+            if slot.late != Late::No && !state.pending.is_empty() {
+                state.hold.push(slot.take());
+            } else {
+                slot.clear(&mut state.memory);
             }
         }
     }
@@ -88,7 +89,8 @@ impl<'r> Run<'r> {
         for (at, input) in step.ins.iter().enumerate() {
             let slot = &state.slots[input.slot as usize];
             ins[at] = slot.raw;
-            if input.last && slot.is_sole(!state.backups.is_empty() && state.backups.contains(&input.slot)) {
+            let backup = !state.backups.is_empty() && state.backups.contains(&input.slot);
+            if input.last && slot.late == Late::No && slot.is_sole(backup) {
                 ins[at].flags |= VALUE_DONATED;
             }
             elsewhere |= slot.raw.space != input.space.0 && input.space != SpaceId::ANYWHERE;
@@ -181,7 +183,17 @@ impl<'r> Run<'r> {
             }
         }
         if step.defines {
+            self.settle_elements(&step.outs)?;
             self.define(&step.outs)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for values whose elements are sizes of others.
+    fn settle_elements(&mut self, outs: &[Slot]) -> Result<()> {
+        let element = |s: &Slot| self.plan.slots[*s as usize].defines.iter().any(|d| d.element);
+        if !self.lane.state.pending.is_empty() && outs.iter().any(element) {
+            return self.settle_slots(outs);
         }
         Ok(())
     }
@@ -350,7 +362,10 @@ impl<'r> Run<'r> {
             Ok([from_slot, to_slot]) if !from_slot.is_empty() => to_slot.share(from_slot),
             _ => return Err(self.missing(from)),
         }
-        self.lane.state.slots[to as usize].pending = self.lane.state.slots[from as usize].pending;
+        self.lane.state.slots[to as usize].late = self.lane.state.slots[from as usize].late;
+        for pending in &mut self.lane.state.pending {
+            pending.share(from, to);
+        }
         self.define(&[to])
     }
 
@@ -358,24 +373,23 @@ impl<'r> Run<'r> {
     #[cold]
     fn settle_for(&mut self, step: &RunStep) -> Result<()> {
         let state = &self.lane.state;
-        let touched: SmallVec<[Slot; 16]> = step.ins.iter().map(|i| i.slot).chain(step.outs.iter().copied()).collect();
-        let waits = touched.iter().any(|&s| state.slots[s as usize].pending);
-        if waits || state.pending.iter().any(|p| p.part == step.part) {
-            return self.settle_if(|p| p.part == step.part || p.slots.iter().any(|s| touched.contains(s)));
-        }
-        Ok(())
+        let late = |slot: Slot| state.slots[slot as usize].late;
+        let waits = step.ins.iter().any(|i| late(i.slot) == Late::Made)
+            || step.outs.iter().any(|&s| late(s) != Late::No)
+            || state.pending.iter().any(|p| p.part == step.part);
+        if waits { self.settle_if(|p| p.is_before(step)) } else { Ok(()) }
     }
 
     #[cold]
     fn defer(&mut self, step: &RunStep, fence: Arc<Fence>) {
         let state = &mut self.lane.state;
-        let slots: Vec<Slot> = step.ins.iter().map(|i| i.slot).chain(step.outs.iter().copied()).collect();
+        let reads: Vec<Slot> = step.ins.iter().map(|i| i.slot).collect();
+        let makes = step.outs.to_vec();
         let lent = |s: &Slot| state.slots[*s as usize].is_lent();
-        let borrows = slots.iter().any(lent) || !self.bound.is_empty();
-        for &slot in &slots {
-            state.slots[slot as usize].pending = true;
-        }
-        state.pending.push(Pending { fence, part: step.part, slots, hold: Vec::new(), borrows });
+        let borrows = reads.iter().chain(&makes).any(lent) || !self.bound.is_empty();
+        let pending = Pending { fence, part: step.part, reads, makes, borrows };
+        pending.mark(&mut state.slots);
+        state.pending.push(pending);
     }
 
     /// Runs what runs once and makes the results the plan's own.
@@ -424,8 +438,9 @@ impl<'r> Run<'r> {
         if state.lost {
             return;
         }
+        state.hold.clear();
         for slot in &mut state.slots {
-            slot.pending = false;
+            slot.late = Late::No;
             slot.clear(&mut state.memory);
         }
         for (slot, value) in &self.plan.presets {

@@ -24,8 +24,18 @@ pub(crate) struct SlotState {
     buffer: Option<Arc<Buffer>>,
     at: usize,
     other: Option<Box<Other>>,
-    /// A run that has not finished reads or writes it.
-    pub pending: bool,
+    /// What runs that have not finished do with it.
+    pub late: Late,
+}
+
+/// What runs that have not finished do with a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Late {
+    No,
+    /// They read it: others may, too, but nobody may write.
+    Read,
+    /// One makes it: nobody may touch it.
+    Made,
 }
 
 /// Dims that lie in the slot itself.
@@ -66,7 +76,7 @@ impl SlotState {
             buffer: None,
             at: 0,
             other: None,
-            pending: false,
+            late: Late::No,
         }
     }
 

@@ -62,6 +62,13 @@ pub fn fake(name: &str, options: &[(&str, &str)]) -> SessionEp {
     of_table(&V1, name, &[("", 21)], options)
 }
 
+/// A factory of fakes.
+pub fn factory() -> FactoryHandle {
+    static V1: raw::EpV1 = author::Table::<Fake, false>::V1;
+    // SAFETY: a complete table of this binary.
+    unsafe { FactoryHandle::new("fake", &V1, None) }.unwrap()
+}
+
 /// The same without a `copy`.
 pub fn without_copy(name: &str, options: &[(&str, &str)]) -> SessionEp {
     static V1: raw::EpV1 = raw::EpV1 { copy: None, ..author::Table::<Fake, false>::V1 };
@@ -257,6 +264,9 @@ impl author::Ep for FakeEp {
         }
         if let Some(input) = self.config.shape_of {
             call.shape_port(input);
+        }
+        if self.config.broken == "shape_out" {
+            call.output_port(0, raw::PORT_SHAPE);
         }
         let mut steps = Vec::new();
         for &id in part.nodes() {
