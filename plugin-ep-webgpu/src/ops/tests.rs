@@ -6,16 +6,20 @@ use crate::pipeline::MOST_BUFFERS;
 use crate::shader::Shader;
 use ortolan_ep_kit::testing::{Dim, Model, OpTest, Session, Tensor, ValueId};
 use ortolan_ep_kit::{DType, Kernel, Kit, RejectCode};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 
 /// Names of shaders that were made in this process.
 static SEEN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
 
-thread_local! {
-    /// Texts of shaders that this thread made.
-    static MADE: RefCell<Vec<Arc<str>>> = const { RefCell::new(Vec::new()) };
+/// Texts of shaders, with the thread that made each: tests run at once.
+static MADE: Mutex<Vec<(ThreadId, Arc<str>)>> = Mutex::new(Vec::new());
+
+/// What this thread has made so far.
+fn made() -> Vec<Arc<str>> {
+    let made = MADE.lock().unwrap();
+    made.iter().filter(|(thread, _)| *thread == std::thread::current().id()).map(|(_, text)| text.clone()).collect()
 }
 
 /// Called for each shader that is made: parses, validates and translates it.
@@ -42,7 +46,7 @@ pub fn check(shader: &Shader) {
         .write(&module, &info, None)
         .unwrap_or_else(|e| panic!("HLSL of {}: {e}\n{text}", shader.name));
     SEEN.lock().unwrap().insert(shader.name);
-    MADE.with(|made| made.borrow_mut().push(text.clone()));
+    MADE.lock().unwrap().push((std::thread::current().id(), text.clone()));
 }
 
 /// What a shader uses is what every adapter has: the standard's default limits.
@@ -350,12 +354,12 @@ fn chains_behind_kernels_translate() {
             let zeros = |dims: &[i64]| tensor(dtype, dims);
             let fed: Vec<Tensor> =
                 inputs.iter().copied().chain([&output[output.len() - 1..], &[1]]).map(zeros).collect();
-            let before = MADE.with(|made| made.borrow().len());
+            let before = made().len();
             let session = Session::new(Kit::new(FAMILIES, "webgpu", settings), model, 1);
             let what = format!("{op} {dtype}, tiles {tiles}");
             let error = session.compile().expect(&what).run(&fed).expect_err(&what);
             assert!(error.contains("runs on a device only"), "{what}: {error}");
-            let made = MADE.with(|made| made.borrow()[before..].to_vec());
+            let made = &made()[before..];
             let whole = made.iter().any(|text| ["max(", " + ", " / "].iter().all(|part| text.contains(part)));
             assert!(made.len() == 1 && whole, "{what} is {} shaders", made.len());
         }
