@@ -3,7 +3,7 @@
 use crate::bytes;
 use crate::error::Reject;
 use crate::item::is_item;
-use crate::kernel::{Kernel, Node as Op, Seam};
+use crate::kernel::{Around, Kernel, Node as Op, Seam};
 use crate::node::{Look, NodeView};
 use crate::table::Index;
 use ortolan_ep_abi::call::Error;
@@ -117,7 +117,7 @@ impl<'a> Drafts<'a> {
             drafts.steps.push(draft);
         }
         if !request.once {
-            drafts.fuse();
+            drafts.fuse()?;
         }
         for step in drafts.steps.iter().filter(|s| s.is_view()) {
             let base = drafts.views.get(&step.ins[0]).copied().unwrap_or(step.ins[0]);
@@ -218,38 +218,88 @@ impl<'a> Drafts<'a> {
         Ok(need.nodes)
     }
 
-    /// Lets each step take over the only reader of its output. A fused step stands where its reader stood, so that all
-    /// inputs are there.
-    fn fuse(&mut self) {
-        let symbolic: HashSet<u32> = self.request.program.symbols().iter().map(|s| s.value).collect();
-        let mut readers: HashMap<u32, Vec<(usize, usize)>> = HashMap::new();
-        for (k, step) in self.steps.iter().enumerate() {
+    /// Lets each step take over what makes its inputs, then the only reader of its output. A fused step stands where its
+    /// reader stood, so that all inputs are there.
+    fn fuse(&mut self) -> Result<(), Error> {
+        let mut steps: Vec<Option<Draft<'a>>> = core::mem::take(&mut self.steps).into_iter().map(Some).collect();
+        self.read_through(&mut steps)?;
+        let readers = self.readers(&steps);
+        for k in 0..steps.len() {
+            let Some((reader, input)) = follower(&steps, &readers, k) else { continue };
+            let (Some(step), Some(next)) = (steps[k].take(), steps[reader].take()) else { continue };
+            (steps[k], steps[reader]) = join(step, next, input);
+        }
+        self.steps = steps.into_iter().flatten().collect();
+        Ok(())
+    }
+
+    /// Those that nobody reads any more are gone.
+    fn read_through(&self, steps: &mut [Option<Draft<'a>>]) -> Result<(), Error> {
+        let readers = self.readers(steps);
+        let mut dropped = HashSet::new();
+        for k in 0..steps.len() {
+            let next = follower(steps, &readers, k).and_then(|(reader, _)| Some(steps[reader].as_ref()?.view));
+            let Some(step) = &mut steps[k] else { continue };
+            let makers = step.ins.iter().map(|&value| self.maker(value)).collect();
+            let taken = step.op.read_through(&step.view, &Around { makers, next });
+            for i in (0..step.own.min(32)).filter(|i| taken & (1 << i) != 0) {
+                let maker = self.draft(self.producer(step.ins[i]).unwrap_or(NONE))?;
+                dropped.insert(core::mem::replace(&mut step.ins[i], maker.ins[0]));
+                step.ins.extend(&maker.ins[1..]);
+                if !step.fused.contains(&maker.kernel.name) {
+                    step.fused.push(maker.kernel.name);
+                }
+            }
+        }
+        let mut wanted: HashSet<u32> = steps.iter().flatten().flat_map(|s| &s.ins).copied().collect();
+        wanted.extend(self.request.outputs);
+        wanted.extend(self.request.program.symbols().iter().map(|s| s.value));
+        for step in steps {
+            let made = step.as_ref().and_then(|s| single(&s.outs));
+            step.take_if(|_| made.is_some_and(|v| dropped.contains(&v) && !wanted.contains(&v)));
+        }
+        Ok(())
+    }
+
+    /// The node that makes a value by changing the elements of its first input alone.
+    fn maker(&self, value: u32) -> Option<NodeView<'a>> {
+        let node = self.request.program.node(self.producer(value)?)?;
+        let view = NodeView::new(node, self.request.look);
+        let (from, to) = (view.input(0)?, view.output(0)?);
+        (single(node.outputs()).is_some() && from.same_dims(&to)).then_some(view)
+    }
+
+    /// For each value that only steps need, those that read its elements.
+    fn readers(&self, steps: &[Option<Draft<'a>>]) -> Readers {
+        let mut readers = Readers::new();
+        for (k, step) in steps.iter().enumerate().filter_map(|(k, step)| Some((k, step.as_ref()?))) {
             for (i, &value) in step.ins.iter().enumerate().filter(|&(i, _)| step.reads(i)) {
                 readers.entry(value).or_default().push((k, i));
             }
         }
-        let mut steps: Vec<Option<Draft<'a>>> = core::mem::take(&mut self.steps).into_iter().map(Some).collect();
-        for k in 0..steps.len() {
-            let Some(step) = &steps[k] else { continue };
-            let Some(value) = single(&step.outs) else { continue };
-            if symbolic.contains(&value) || self.request.outputs.contains(&value) {
-                continue;
-            }
-            let Some(&[(reader, input)]) = readers.get(&value).map(Vec::as_slice) else { continue };
-            let Some(next) = &steps[reader] else { continue };
-            if reader == k || !joins(step, next, input) {
-                continue;
-            }
-            let seam = Seam { input, extra: step.ins.len() };
-            let next = next.view;
-            let Some(step) = &mut steps[k] else { continue };
-            if !step.op.fuse(&next, seam) {
-                continue;
-            }
-            let (first, second) = (steps[k].take(), steps[reader].take());
-            steps[reader] = first.zip(second).map(|(first, second)| merge(first, second, input));
-        }
-        self.steps = steps.into_iter().flatten().collect();
+        let others = self.request.program.symbols().iter().map(|s| &s.value).chain(self.request.outputs);
+        others.for_each(|value| drop(readers.remove(value)));
+        readers
+    }
+}
+
+/// Steps that read a value, with the input.
+type Readers = HashMap<u32, SmallVec<[(usize, usize); 2]>>;
+
+/// The only reader of what a step makes, with the input, if it may be taken over.
+fn follower(steps: &[Option<Draft<'_>>], readers: &Readers, k: usize) -> Option<(usize, usize)> {
+    let step = steps[k].as_ref()?;
+    let &[(reader, input)] = readers.get(&single(&step.outs)?)?.as_slice() else { return None };
+    let next = steps[reader].as_ref().filter(|_| reader != k)?;
+    joins(step, next, input).then_some((reader, input))
+}
+
+/// Lets a step take the next one over. The answer is what stands at the place of either.
+fn join<'a>(mut step: Draft<'a>, next: Draft<'a>, input: usize) -> (Option<Draft<'a>>, Option<Draft<'a>>) {
+    let seam = Seam { input, extra: step.ins.len() };
+    match step.op.fuse(&next.view, seam) {
+        true => (None, Some(merge(step, next, input))),
+        false => (Some(step), Some(next)),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::parallel::Parallel;
 use crate::shapes::Shapes;
 use crate::weight::{Link, Pack, Weight, WeightSource};
 use ortolan_ep_abi::codes::DType;
+use smallvec::SmallVec;
 use std::any::Any;
 
 /// A row: what an EP runs, for which versions and types, by which kernel.
@@ -74,8 +75,8 @@ impl Cost {
 /// How a family of operators is read, bound and packed. One type per family; `run` comes from the row, so that Relu and
 /// Sigmoid share everything but their loop.
 ///
-/// The life of a node: [`parse`](Op::parse) in claim (the result is dropped) and again in compile, [`fuse`](Op::fuse) and
-/// [`pack`](Op::pack) in compile, [`bind`](Op::bind) whenever shapes change, `run` for each run.
+/// The life of a node: [`parse`](Op::parse) in claim (the result is dropped) and again in compile,
+/// [`read_through`](Op::read_through), [`fuse`](Op::fuse) and [`pack`](Op::pack) in compile, [`bind`](Op::bind) whenever shapes change, `run` for each run.
 pub trait Op: Sized + Send + Sync + 'static {
     /// What depends on shapes: strides, counts, a choice of algorithm. Kept and filled in again, so a `Vec` in it is
     /// allocated only when it grows.
@@ -122,6 +123,14 @@ pub trait Op: Sized + Send + Sync + 'static {
         Err(Fault::data(format!("input {input} has a packing plan and nothing that packs it")))
     }
 
+    /// Takes over nodes that make its inputs, whoever else reads them. Bit i of the answer: input i is what the node that
+    /// makes it reads first, in the same shape; the other inputs of that node, absent ones included, are appended to this
+    /// node's, those of input 0 first. `run` then has to do what these nodes did.
+    fn read_through(&mut self, node: &NodeView<'_>, around: &Around<'_>) -> u32 {
+        let _ = (node, around);
+        0
+    }
+
     /// Takes over the node that alone reads output 0 and gives it back in the same shape, though its type may be
     /// another. If the answer is true, the other inputs of `next` are appended to this node's in order, the first of
     /// them at `seam.extra`, and output 0 is `next`'s.
@@ -134,6 +143,15 @@ pub trait Op: Sized + Send + Sync + 'static {
     fn link(&self) -> Link {
         Link::Other
     }
+}
+
+/// The nodes around one in [`Op::read_through`].
+#[derive(Default)]
+pub struct Around<'a> {
+    /// What makes each input, if a node of the part does and only changes its elements.
+    pub makers: SmallVec<[Option<NodeView<'a>>; 4]>,
+    /// The only reader of output 0, which [`Op::fuse`] will be asked to take over.
+    pub next: Option<NodeView<'a>>,
 }
 
 /// Where a node meets the next one in [`Op::fuse`].
@@ -338,6 +356,7 @@ pub(crate) trait Node: Send + Sync {
     fn flops(&self, bound: &(dyn Any + Send)) -> u64;
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack>;
     fn fill(&self, input: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault>;
+    fn read_through(&mut self, node: &NodeView<'_>, around: &Around<'_>) -> u32;
     fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool;
     fn link(&self) -> Link;
 }
@@ -374,6 +393,10 @@ impl<S: Op> Node for Made<S> {
 
     fn fill(&self, input: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
         self.op.fill(input, weight, to, par)
+    }
+
+    fn read_through(&mut self, node: &NodeView<'_>, around: &Around<'_>) -> u32 {
+        self.op.read_through(node, around)
     }
 
     fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool {

@@ -136,7 +136,7 @@ pub use element::{Bool, Element};
 pub use ep::{Kit, KitPart};
 pub use error::{Fault, Reject};
 pub use item::{Item, Plain, Texts};
-pub use kernel::{Cost, Kernel, Op, Pick, RunFn, Runs, Seam, Slot};
+pub use kernel::{Around, Cost, Kernel, Op, Pick, RunFn, Runs, Seam, Slot};
 pub use node::{Ints, NodeView, ValueView, resolve_axis};
 #[doc(hidden)]
 pub use ortolan_ep_abi;

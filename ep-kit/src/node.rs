@@ -268,6 +268,11 @@ impl<'a> ValueView<'a> {
         !self.info.known().is_empty() || self.info.constant().is_some_and(|c| constant_ints(&c).is_some())
     }
 
+    /// The bytes of a small constant of any type.
+    pub fn fixed_bytes(&self) -> Option<&'a [u8]> {
+        self.info.constant()?.bytes().filter(|bytes| bytes.len() <= MOST_ELEMENTS)
+    }
+
     /// f32 elements that are the same in every run, if they are few and at hand without computing.
     pub fn fixed_floats(&self) -> Option<SmallVec<[f32; 4]>> {
         let value = self.info.constant().filter(|value| value.bytes().is_some_and(|b| b.len() <= MOST_FLOATS * 4))?;

@@ -180,6 +180,27 @@ fn turn(_: &Turn, &(m, n): &(usize, usize), args: &mut Args<'_>) -> Result<(), F
     Ok(())
 }
 
+/// One more than its input, or than the Relu of it that it reads through.
+struct Next {
+    through: bool,
+}
+impl Op for Next {
+    type Bound = ();
+    fn parse(_: &NodeView<'_>) -> Result<Self, Reject> {
+        Ok(Next { through: false })
+    }
+    fn read_through(&mut self, _: &NodeView<'_>, around: &Around<'_>) -> u32 {
+        self.through = around.makers[0].is_some_and(|maker| maker.op() == "Relu");
+        u32::from(self.through)
+    }
+}
+
+fn next(op: &Next, (): &(), args: &mut Args<'_>) -> Result<(), Fault> {
+    let (x, y) = (args.input::<f32>(0), args.output::<f32>(0));
+    y.iter_mut().zip(x).for_each(|(y, &x)| *y = 1.0 + if op.through { x.max(0.0) } else { x });
+    Ok(())
+}
+
 const KERNELS: &[Kernel] = &[
     Kernel::new("Add", (7, 14), "add", typed!(add: f32 i64)).in_place(&[(0, 0), (1, 0)]),
     Kernel::new("AddPacked", (1, 1), "addpacked", any!(add_packed: f32)),
@@ -191,6 +212,7 @@ const KERNELS: &[Kernel] = &[
     // Where the size is known this row fits; else the next one.
     Kernel::new("KeepBoth", (1, 1), "never", any!(broken)).types(&[("T", DType::F32.mask())]),
     Kernel::new("KeepBoth", (1, 1), "keepboth", any!(keep_both: f32)).late(),
+    Kernel::new("Next", (1, 1), "next", any!(next: f32)),
     Kernel::new("Ones", (1, 1), "ones", any!(ones: i64)).unread(&[0]).fallback(),
     Kernel::new("Relu", (6, 14), "relu", typed!(relu: f32 i64)).in_place(&[(0, 0)]),
     Kernel::new("Reshape", (5, 25), "reshape", any!(never)).types(&[("T", element::PLAIN)]).unread(&[1]).view(),
@@ -248,6 +270,26 @@ fn a_value_that_is_read_again_is_not_overwritten() {
     let session = Session::new(kit(), m, 1);
     let y = session.compile().unwrap().run(&[vector(&[1.0, -2.0])]).unwrap();
     assert_eq!(y, [vector(&[8.0, -8.0])]);
+}
+
+#[test]
+fn makers_that_all_read_through_are_gone() {
+    for wanted in [false, true] {
+        let (mut m, n, x) = with_input();
+        let [a, b, c] = ["a", "b", "c"].map(|name| f32s(&mut m, name, &[n]));
+        m.call("Relu", 14, &[x], &[a]);
+        m.call("Next", 1, &[a], &[b]);
+        m.call("Next", 1, &[a], &[c]);
+        [b, c].into_iter().chain(wanted.then_some(a)).for_each(|v| m.mark_output(v));
+        let session = Session::new(kit(), m, 1);
+        let mut part = session.compile().unwrap();
+        let names: Vec<_> = part.part().steps().map(|s| s.1.to_owned()).collect();
+        assert_eq!(names[usize::from(wanted)..], ["next_f32_toy+relu", "next_f32_toy+relu"]);
+        assert_eq!(names.len(), 2 + usize::from(wanted));
+        let y = part.run(&[vector(&[-3.0, 2.0])]).unwrap();
+        assert_eq!(y[..2], [vector(&[1.0, 3.0]), vector(&[1.0, 3.0])]);
+        assert_eq!(y.get(2), wanted.then_some(&vector(&[0.0, 2.0])));
+    }
 }
 
 #[test]

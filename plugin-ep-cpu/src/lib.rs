@@ -6,6 +6,7 @@
 pub mod conv;
 mod factory;
 pub mod gemm;
+mod iconv;
 pub mod igemm;
 pub mod ops;
 pub mod simd;

@@ -9,7 +9,7 @@ use crate::simd::{Isa, Kernel, Simd};
 
 /// Sums of taps times weights.
 #[derive(Clone, Copy)]
-struct Weighted;
+pub(crate) struct Weighted;
 
 impl Fold for Weighted {
     const EMPTY: f32 = 0.0;

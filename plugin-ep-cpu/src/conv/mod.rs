@@ -16,11 +16,13 @@ mod tests;
 mod turn;
 
 use depthwise::Depthwise;
+pub(crate) use depthwise::Weighted;
 pub use filter::Filter;
 use filter::Way;
 pub use geometry::{Geometry, Window};
 use ortolan_ep_kit::parallel::{Parallel, Serial};
 use pixels::Pixels;
+pub(crate) use plane::Sweep;
 pub use pool::{Pool, Pooling, max_pool_with_indices};
 
 use crate::gemm::{Activation, Add, Bias, Epilogue, Gemm, KernelError, Lhs, Mat, Rhs, Target, enough};

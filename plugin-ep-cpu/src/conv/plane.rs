@@ -17,7 +17,7 @@ use crate::simd::{Isa, Kernel, Simd};
 const VECTORS: usize = 4;
 
 /// How taps are folded into a result.
-pub(super) trait Fold: Copy + Sync {
+pub(crate) trait Fold: Copy + Sync {
     /// What padding holds, and the result of no taps.
     const EMPTY: f32;
     /// Takes a tap in, whose weight is `w`. Must be `#[inline(always)]`.
@@ -26,7 +26,7 @@ pub(super) trait Fold: Copy + Sync {
 
 /// How a geometry's planes are cut and laid out in scratch memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sweep {
+pub(crate) struct Sweep {
     geometry: Geometry,
     /// Rows of output that are made at once.
     rows: usize,
@@ -34,6 +34,8 @@ pub(super) struct Sweep {
     pitch: usize,
     /// Rows that taps reach beyond the output's.
     reach: usize,
+    /// Where the sweeps of the first taps begin: dividing is slow beside a small plane.
+    starts: [usize; 32],
 }
 
 impl Sweep {
@@ -44,7 +46,10 @@ impl Sweep {
         // Within half of the first cache, but not so few rows that their overlap is most of the work.
         let row = pitch.saturating_mul(g.stride[1] * g.stride[2]).saturating_mul(g.kernel[0]).max(1);
         let fitting = (caches().l1 / 2 / size_of::<f32>() / row).saturating_sub(reach);
-        Sweep { geometry: g, rows: fitting.max(2 * reach + 2).min(g.output[1].max(1)), pitch, reach }
+        let rows = fitting.max(2 * reach + 2).min(g.output[1].max(1));
+        let mut sweep = Sweep { geometry: g, rows, pitch, reach, starts: [0; 32] };
+        sweep.starts = core::array::from_fn(|tap| if tap < g.taps() { sweep.start(tap) } else { 0 });
+        sweep
     }
 
     /// Pieces of a plane: some rows at one depth each.
@@ -86,11 +91,18 @@ impl Sweep {
 
     /// Folds all taps of the window over the piece that was loaded; answers the piece's rows, [`pitch`](Self::pitch)
     /// apart. `weights`: one for each tap, or none at all.
-    pub fn run<'a, F: Fold>(&self, isa: Isa, piece: usize, weights: &[f32], scratch: &'a mut [f32], _: F) -> &'a [f32] {
+    pub fn run<'a, F: Fold>(
+        &self,
+        isa: Isa,
+        piece: usize,
+        weights: &[f32],
+        scratch: &'a mut [f32],
+        _: F,
+    ) -> &'a mut [f32] {
         assert!(scratch.len() >= self.scratch_len(isa), "a plane");
         assert!(weights.is_empty() || weights.len() >= self.geometry.taps(), "a weight for each tap");
         isa.dispatch(Run::<F> { sweep: self, piece, weights, scratch, fold: core::marker::PhantomData });
-        &scratch[self.planes_len() + (VECTORS + 1) * isa.lanes()..]
+        &mut scratch[self.planes_len() + (VECTORS + 1) * isa.lanes()..]
     }
 
     fn planes_len(&self) -> usize {
@@ -112,11 +124,17 @@ impl Sweep {
     /// Where the sweep of a tap begins, unless it is in the padding for this depth.
     fn tap(&self, depth: usize, tap: usize) -> Option<usize> {
         let g = &self.geometry;
-        let [_, high, wide] = g.stride;
-        let tap_depth = tap / g.kernel[2] / g.kernel[1];
+        let tap_depth = if g.kernel[0] == 1 { 0 } else { tap / g.kernel[2] / g.kernel[1] };
         g.at(0, depth, tap_depth)?;
+        Some(self.starts.get(tap).copied().unwrap_or_else(|| self.start(tap)))
+    }
+
+    fn start(&self, tap: usize) -> usize {
+        let g = &self.geometry;
+        let [_, high, wide] = g.stride;
         let (row, column) = (tap / g.kernel[2] % g.kernel[1] * g.dilation[1], tap % g.kernel[2] * g.dilation[2]);
-        Some(self.phase(tap_depth, row % high, column % wide) + row / high * self.pitch + column / wide)
+        let phase = self.phase(tap / g.kernel[2] / g.kernel[1], row % high, column % wide);
+        phase + row / high * self.pitch + column / wide
     }
 }
 

@@ -35,7 +35,9 @@ mod tile;
 pub use driver::{IGemm, Left, Right, Target};
 pub(crate) use finish::nearest;
 pub use finish::{Factor, Finish};
+pub(crate) use pack::sum_columns;
 pub use pack::{PackedA, PackedB};
+pub(crate) use tile::{GROUP, MOST_COLUMNS, Offsets, Sums};
 
 /// Values of 8 bits, with or without a sign.
 #[derive(Debug, Clone, Copy)]

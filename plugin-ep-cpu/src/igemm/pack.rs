@@ -11,9 +11,9 @@ use crate::simd::Isa;
 /// How a K by N matrix lies when packed as the right side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedB {
-    pub(super) way: Way,
-    pub(super) k: usize,
-    pub(super) n: usize,
+    pub(crate) way: Way,
+    pub(crate) k: usize,
+    pub(crate) n: usize,
 }
 
 /// A panel under construction: its groups, and the sums of its columns.

@@ -10,13 +10,14 @@ mod whole;
 use super::broadcast::Broadcast;
 use super::lane::{Number, Side};
 use super::narrow::{Bf16, F16};
+use super::quant::BinaryOfCodes;
 use super::{Cpu, GRAIN, cost};
 use crate::simd::ops::{Add, Div, Mul, Sub, Swap};
 use crate::simd::{BinaryOp, Isa, Simd};
 use gate::swiglu;
 use many::{max, mean, min, sum};
 use ortolan_ep_kit::element::{NUMBERS, set};
-use ortolan_ep_kit::{Args, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Shapes, any, typed};
+use ortolan_ep_kit::{Args, Around, Cost, DType, Fault, Kernel, NodeView, Op, Reject, Seam, Shapes, any, typed};
 use power::{pow, pow_plain};
 use whole::{bit_shift, bitwise_and, bitwise_or, bitwise_xor, modulo, modulo_floats};
 
@@ -52,6 +53,8 @@ const EITHER: &[(u8, u8)] = &[(0, 0), (1, 0)];
 /// A function of two tensors, element by element.
 struct Binary {
     isa: Isa,
+    /// Both are codes, and the result becomes codes.
+    codes: Option<BinaryOfCodes>,
 }
 
 impl Op for Binary {
@@ -60,7 +63,7 @@ impl Op for Binary {
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
         node.needs(0)?;
         node.needs(1)?;
-        Ok(Binary { isa: Cpu::of(node).isa })
+        Ok(Binary { isa: Cpu::of(node).isa, codes: None })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -69,6 +72,16 @@ impl Op for Binary {
 
     fn bind(&self, shapes: &Shapes<'_>, bound: &mut Broadcast<2>) -> Result<(), Fault> {
         bound.follow(shapes)
+    }
+
+    fn read_through(&mut self, node: &NodeView<'_>, around: &Around<'_>) -> u32 {
+        let Some((codes, inputs)) = BinaryOfCodes::of(node, around) else { return 0 };
+        self.codes = Some(codes);
+        inputs
+    }
+
+    fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool {
+        self.codes.as_mut().is_some_and(|codes| codes.fuse(next, seam))
     }
 }
 
@@ -135,6 +148,9 @@ fn run<T: Number, V: BinaryOp + Copy>(
     vector: V,
     scalar: impl Fn(T, T) -> T + Sync,
 ) -> Run {
+    if let Some(codes) = &op.codes {
+        return codes.run(walk, args);
+    }
     let (isa, step) = (op.isa, walk.inner.step);
     let alias = args.alias(0);
     let y = args.output::<T>(0);

@@ -8,6 +8,7 @@ mod wide;
 
 use super::epilogue::{Finish, Takes};
 use super::narrow::{Bf16, F16};
+use super::quant::{ConvOfCodes, FiltersBound};
 use super::window::{self, Sizes, Sliding, image};
 use super::{Cpu, cost};
 use crate::conv::{self, Filter, Post};
@@ -16,8 +17,8 @@ use causal::{Causal, causal};
 use deform::{Deform, deform};
 use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::{
-    Args, Cost, Fault, Kernel, NodeView, Op, Pack, Parallel, Reject, Seam, Shapes, Weight, WeightSource, any, bytes,
-    size, split, widened,
+    Args, Around, Cost, Fault, Kernel, NodeView, Op, Pack, Parallel, Reject, Seam, Shapes, Weight, WeightSource, any,
+    bytes, size, split, widened,
 };
 use std::sync::{Mutex, PoisonError};
 use transposed::{Transposed, transposed};
@@ -44,6 +45,8 @@ struct Conv {
     window: Sliding,
     filter: Option<Filter>,
     finish: Finish,
+    /// Image and filters are codes.
+    codes: Option<ConvOfCodes>,
     /// Positions of the output, if they are the same in every run.
     pixels: Option<usize>,
 }
@@ -54,6 +57,7 @@ struct Bound {
     conv: Option<conv::Conv>,
     /// A filter that `run` has to pack.
     plain: Option<Filter>,
+    codes: FiltersBound,
     flops: u64,
 }
 
@@ -74,7 +78,7 @@ impl Op for Conv {
         let y = node.out()?;
         let pixels = (2..y.rank()).map(|d| y.fixed_dim(d).map(size)).product();
         let finish = Finish { bias: node.input(2).map(|_| 2), ..Finish::default() };
-        Ok(Conv { isa: Cpu::of(node).isa, groups, window, filter: None, finish, pixels })
+        Ok(Conv { isa: Cpu::of(node).isa, groups, window, filter: None, finish, codes: None, pixels })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -97,6 +101,10 @@ impl Op for Conv {
         }
         let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
         let (geometry, _) = window::geometry(&self.window, input, output, &kernel)?;
+        bound.flops = 2 * (shapes.output_len(0) * ins * geometry.taps()) as u64;
+        if let Some(codes) = &self.codes {
+            return codes.bind(shapes, &mut bound.codes);
+        }
         bound.plain = match self.filter {
             Some(_) => None,
             None => {
@@ -106,11 +114,13 @@ impl Op for Conv {
         };
         let filter = bound.plain.or(self.filter).ok_or_else(|| Fault::data("there is no filter"))?;
         bound.conv = Some(conv::Conv::new(&filter, batch, &geometry)?);
-        bound.flops = 2 * (shapes.output_len(0) * ins * geometry.taps()) as u64;
         Ok(())
     }
 
     fn scratch(&self, bound: &Bound, width: usize) -> usize {
+        if let Some(codes) = &self.codes {
+            return codes.scratch(&bound.codes, width);
+        }
         let run = bound.conv.map_or(0, |conv| conv.scratch_len(width));
         let filter = bound.plain.map_or(0, |filter| room(&filter));
         run.saturating_add(filter).saturating_mul(size_of::<f32>())
@@ -121,6 +131,9 @@ impl Op for Conv {
     }
 
     fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
+        if let Some(codes) = &mut self.codes {
+            return codes.pack(input, source);
+        }
         if input != 1 {
             return None;
         }
@@ -134,6 +147,9 @@ impl Op for Conv {
     }
 
     fn fill(&self, _: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+        if let Some(codes) = &self.codes {
+            return codes.fill(weight, to, par);
+        }
         let Some(filter) = &self.filter else { return Err(Fault::data("the filter was not planned")) };
         let w = weight.elements::<f32>();
         let starts: Vec<usize> = (0..=filter.pieces()).map(|k| filter.span(k..k).start).collect();
@@ -146,9 +162,23 @@ impl Op for Conv {
         failed.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), |error| Err(error.into()))
     }
 
+    fn read_through(&mut self, node: &NodeView<'_>, around: &Around<'_>) -> u32 {
+        let Some((codes, inputs)) = ConvOfCodes::of(node, around) else { return 0 };
+        self.codes = Some(codes);
+        inputs
+    }
+
     fn fuse(&mut self, next: &NodeView<'_>, seam: Seam) -> bool {
+        if let Some(codes) = &mut self.codes {
+            if codes.is_closed() {
+                return false;
+            }
+            if codes.fuse(next, seam, self.finish.activation) {
+                return true;
+            }
+        }
         let channel = if self.finish.bias.is_none() { Some(1) } else { None };
-        self.finish.take(next, seam, Takes { channel, add: true })
+        self.finish.take(next, seam, Takes { channel, add: self.codes.is_none() })
     }
 }
 
@@ -158,6 +188,9 @@ fn room(filter: &Filter) -> usize {
 }
 
 fn conv(op: &Conv, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
+    if let Some(codes) = &op.codes {
+        return codes.run(&bound.codes, op.finish, args);
+    }
     let Some(conv) = &bound.conv else { return Err(Fault::data("it was not bound")) };
     let post = Post {
         bias: op.finish.bias.map(|i| args.input(i)),

@@ -1,11 +1,13 @@
 //! Quantized numbers: to them, from them, and products of them.
 //!
-//! `linear` and `codes` change between floats and codes, `dynamic` finds the scale in the data, `matmul` and `conv`
-//! multiply on `igemm`.
+//! `linear` and `codes` change between floats and codes, `dynamic` finds the scale in the data, `matmul` multiplies on
+//! `igemm`, `conv` and `filters` convolve on `iconv`, `fused` has float nodes between codes.
 
 mod codes;
 mod conv;
 mod dynamic;
+mod filters;
+mod fused;
 mod linear;
 mod matmul;
 #[cfg(test)]
@@ -16,6 +18,8 @@ use codes::{CODES, FLOAT_CODES};
 use conv::{conv_integer, qlinear_conv};
 pub(crate) use dynamic::Scale;
 use dynamic::dynamic_quantize;
+pub(crate) use filters::Bound as FiltersBound;
+pub(crate) use fused::{BinaryOfCodes, ConvOfCodes};
 use linear::{dequantize, dequantize_plain, quantize, quantize_plain};
 use matmul::{matmul_integer, qlinear_matmul};
 use ortolan_ep_kit::element::set;

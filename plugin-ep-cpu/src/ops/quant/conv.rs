@@ -1,168 +1,11 @@
-//! `ConvInteger` and `QLinearConv`: filters times the pixels under them, on `igemm`.
-//!
-//! The pixels are copied together for each group of each image, where a filter has more than one tap; bytes are few enough
-//! for that. Padding is the zero point of the image, which counts as nothing.
+//! `ConvInteger` and `QLinearConv`.
 
-use super::BYTES;
-use crate::conv::Geometry;
-use crate::igemm::{Bytes, Factor, Finish, IGemm, Left, PackedB, Right, Target, Zero};
+use super::filters::{Bound, Filters};
+use crate::iconv::{Finish, Form, Target};
+use crate::igemm::Bytes;
 use crate::ops::float::agree;
-use crate::ops::window::{self, Sizes, Sliding, image};
-use crate::ops::{Cpu, cost};
-use crate::simd::Isa;
 use ortolan_ep_kit::parallel::Parallel;
-use ortolan_ep_kit::{Args, Cost, DType, Fault, NodeView, Op, Reject, Shapes, size, split};
-
-/// What both operators share. `w` is the input of filters.
-struct Filters {
-    isa: Isa,
-    w: usize,
-    groups: usize,
-    window: Sliding,
-    signed: [bool; 2],
-}
-
-/// The convolution of one shape.
-#[derive(Default)]
-pub(super) struct Bound {
-    geometry: Option<Geometry>,
-    batch: usize,
-    /// Channels and filters of a group.
-    ins: usize,
-    outs: usize,
-}
-
-impl Filters {
-    fn parse(node: &NodeView<'_>, w: usize) -> Result<Self, Reject> {
-        let (x, filters) = (node.needs(0)?, node.needs(w)?);
-        let (window, groups) = Sliding::of_filters(node, w)?;
-        for (i, v) in [(0, &x), (w, &filters)] {
-            if BYTES & v.dtype().mask() == 0 {
-                return Err(Reject::dtype(format!("input {i} is {}, not i8 or u8", v.dtype())));
-            }
-        }
-        let signed = [&x, &filters].map(|v| v.dtype() as u32 == DType::I8 as u32);
-        Ok(Filters { isa: Cpu::of(node).isa, w, groups, window, signed })
-    }
-
-    fn cost(&self, node: &NodeView<'_>) -> Cost {
-        let (Some(w), Some(y)) = (node.input(self.w), node.output(0)) else { return Cost::UNKNOWN };
-        let filters = w.dim(0).map_or(f64::NAN, |n| n.max(1) as f64);
-        cost::products(node, y.elements() * w.elements() / filters / 3.0)
-    }
-
-    fn bind(&self, shapes: &Shapes<'_>, bound: &mut Bound) -> Result<(), Fault> {
-        let (batch, channels, input) = image(shapes.input(0))?;
-        let (y_batch, y_channels, output) = image(shapes.output(0))?;
-        let (outs, ins, kernel) = image(shapes.input(self.w))?;
-        let fits = (y_batch, y_channels) == (batch, outs) && ins.checked_mul(self.groups) == Some(channels);
-        if !fits || !outs.is_multiple_of(self.groups) {
-            let (x, w, y) = (shapes.input(0), shapes.input(self.w), shapes.output(0));
-            return Err(Fault::data(format!(
-                "filters of {w:?} in {} groups do not lead from {x:?} to {y:?}",
-                self.groups
-            )));
-        }
-        let kernel: Sizes = kernel.iter().map(|&d| size(d)).collect();
-        let (geometry, _) = window::geometry(&self.window, input, output, &kernel)?;
-        *bound = Bound { geometry: Some(geometry), batch, ins, outs: outs / self.groups };
-        Ok(())
-    }
-
-    /// Zero points and scales are one for all, or one for each filter.
-    fn each(&self, shapes: &Shapes<'_>, bound: &Bound, input: usize, name: &str) -> Result<(), Fault> {
-        match shapes.has(input) && shapes.input_len(input) != 1 {
-            true => agree(name, shapes.input_len(input), bound.outs * self.groups),
-            false => Ok(()),
-        }
-    }
-
-    fn scratch(&self, bound: &Bound) -> usize {
-        let Some(g) = &bound.geometry else { return 0 };
-        let pixels = bound.ins.saturating_mul(g.taps()).saturating_mul(g.outputs());
-        let gemm = bound.gemm(self.isa, g);
-        pixels.saturating_add(gemm.packed_b().size()).saturating_add(gemm.scratch_len())
-    }
-
-    /// Calls `run` with group, product, filters, pixels, and where in the output they go.
-    fn each_group(
-        &self,
-        bound: &Bound,
-        (x, x_zero): (&[u8], u8),
-        (w, w_zero): (&[u8], Option<&[u8]>),
-        scratch: &mut [u8],
-        par: &dyn Parallel,
-        mut run: impl FnMut(usize, IGemm, (Left<'_>, Right<'_>), core::ops::Range<usize>, &mut [u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let g = bound.geometry.as_ref().ok_or_else(|| Fault::data("it was not bound"))?;
-        let (k, n, outs) = (bound.ins * g.taps(), g.outputs(), bound.outs);
-        let gemm = bound.gemm(self.isa, g);
-        let layout: PackedB = gemm.packed_b();
-        let (pixels, rest) = scratch.split_at_mut(k * n);
-        let (packed, scratch) = rest.split_at_mut(layout.size());
-        if n == 0 || outs == 0 {
-            return Ok(());
-        }
-        for item in 0..bound.batch * self.groups {
-            let group = item % self.groups;
-            let x = &x[item * bound.ins * g.inputs()..][..bound.ins * g.inputs()];
-            let under: &[u8] = if g.is_pointwise() {
-                x
-            } else {
-                let grain = (1usize << 14).div_ceil(n);
-                split::rows(par, pixels, n, grain, |_, first, rows| {
-                    for (row, to) in rows.chunks_exact_mut(n).enumerate() {
-                        gather(g, x, first + row, x_zero, to);
-                    }
-                })?;
-                pixels
-            };
-            let b = Bytes { data: under, signed: self.signed[0] };
-            split::rows(par, packed, layout.stride(), 1, |_, first, piece| layout.pack(b, false, first, piece))?;
-            let signed = self.signed[1];
-            let zero = match w_zero {
-                None => Zero::All(0),
-                Some(all @ &[_]) => Zero::All(Bytes { data: all, signed }.get(0)),
-                Some(each) => Zero::Each(Bytes { data: &each[group * outs..][..outs], signed }),
-            };
-            let left = Left { a: Bytes { data: &w[group * outs * k..][..outs * k], signed }, zero };
-            let x_zero = Bytes { data: &[x_zero], signed: self.signed[0] }.get(0);
-            let right = Right { packed, signed: self.signed[0], zero: Zero::All(x_zero) };
-            run(group, gemm, (left, right), item * outs * n..(item + 1) * outs * n, scratch)?;
-        }
-        Ok(())
-    }
-}
-
-impl Bound {
-    fn gemm(&self, isa: Isa, g: &Geometry) -> IGemm {
-        IGemm::new(isa, self.outs, g.outputs(), self.ins * g.taps())
-    }
-}
-
-/// The pixels under one tap of one channel.
-fn gather(g: &Geometry, x: &[u8], row: usize, padding: u8, to: &mut [u8]) {
-    let (channel, tap) = (row / g.taps(), row % g.taps());
-    let taps = [tap / g.kernel[2] / g.kernel[1], tap / g.kernel[2] % g.kernel[1], tap % g.kernel[2]];
-    let (inside, stride) = (g.inside(2, taps[2]), g.stride[2]);
-    let columns = g.output[2];
-    for (line, to) in to.chunks_exact_mut(columns.max(1)).enumerate() {
-        let (depth, height) = (line / g.output[1], line % g.output[1]);
-        let (Some(depth), Some(height)) = (g.at(0, depth, taps[0]), g.at(1, height, taps[1])) else {
-            to.fill(padding);
-            continue;
-        };
-        to[..inside.start].fill(padding);
-        to[inside.end..].fill(padding);
-        let Some(start) = (!inside.is_empty()).then(|| g.at(2, inside.start, taps[2])).flatten() else { continue };
-        let from = &x[((channel * g.input[0] + depth) * g.input[1] + height) * g.input[2] + start..];
-        let to = &mut to[inside.clone()];
-        match stride {
-            1 => to.copy_from_slice(&from[..to.len()]),
-            n => to.iter_mut().zip(from.iter().step_by(n)).for_each(|(to, &from)| *to = from),
-        }
-    }
-}
+use ortolan_ep_kit::{Args, Cost, DType, Fault, NodeView, Op, Pack, Reject, Shapes, Weight, WeightSource, bytes};
 
 /// Sums in i32.
 pub(super) struct ConvInteger(Filters);
@@ -171,7 +14,7 @@ impl Op for ConvInteger {
     type Bound = Bound;
 
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
-        Ok(ConvInteger(Filters::parse(node, 1)?))
+        Ok(ConvInteger(Filters::parse(node, 1, 3)?))
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -186,19 +29,25 @@ impl Op for ConvInteger {
         self.0.each(shapes, bound, 3, "w_zero_point")
     }
 
-    fn scratch(&self, bound: &Bound, _: usize) -> usize {
-        self.0.scratch(bound)
+    fn scratch(&self, bound: &Bound, width: usize) -> usize {
+        self.0.scratch(bound, width)
+    }
+
+    fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
+        self.0.pack(input, source)
+    }
+
+    fn fill(&self, _: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+        self.0.fill(weight, to, par)
     }
 }
 
 pub(super) fn conv_integer(op: &ConvInteger, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
     let zero = args.input_if::<u8>(2).map_or(0, |zero| zero[0]);
     let (x, w, y) = (args.input::<u8>(0), args.input::<u8>(1), args.output::<i32>(0));
-    let (w_zero, par, n) = (args.input_if::<u8>(3), args.par(), bound.geometry.map_or(0, |g| g.outputs()));
-    let scratch = args.scratch::<u8>();
-    op.0.each_group(bound, (x, zero), (w, w_zero), scratch, par, |_, gemm, (left, right), at, scratch| {
-        Ok(gemm.run(left, right, &Finish::Sums, Target::I32(&mut y[at]), n, scratch, par)?)
-    })
+    let (w_zero, par, scratch) = (args.input_if::<u8>(3), args.par(), args.scratch::<u8>());
+    let finish = Finish { add: None, form: Form::Sums };
+    op.0.run(bound, (x, zero), (w, w_zero), &finish, Target::I32(y), scratch, par)
 }
 
 /// Codes to codes.
@@ -217,7 +66,7 @@ impl Op for QLinearConv {
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
         (0..BIAS).try_for_each(|i| node.needs(i).map(drop))?;
         let signed = node.out()?.dtype() as u32 == DType::I8 as u32;
-        Ok(QLinearConv { filters: Filters::parse(node, W)?, signed })
+        Ok(QLinearConv { filters: Filters::parse(node, W, 5)?, signed })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -237,37 +86,37 @@ impl Op for QLinearConv {
         }
     }
 
-    /// Factors of filters come first.
-    fn scratch(&self, bound: &Bound, _: usize) -> usize {
+    /// Factors of filters come last.
+    fn scratch(&self, bound: &Bound, width: usize) -> usize {
         let factors = (bound.outs * self.filters.groups).saturating_mul(size_of::<f32>());
-        self.filters.scratch(bound).saturating_add(factors)
+        self.filters.scratch(bound, width).saturating_add(factors)
+    }
+
+    fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
+        self.filters.pack(input, source)
+    }
+
+    fn fill(&self, _: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+        self.filters.fill(weight, to, par)
     }
 }
 
 pub(super) fn qlinear_conv(op: &QLinearConv, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
-    let (outs, par, n) = (bound.outs, args.par(), bound.geometry.map_or(0, |g| g.outputs()));
+    let (all, par) = (bound.outs * op.filters.groups, args.par());
     let [x_scale, w_scale, y_scale] = [1, 4, 6].map(|i| args.input::<f32>(i));
-    let all = outs * op.filters.groups;
-    let (factors, scratch) = args.scratch::<u8>().split_at_mut(all * size_of::<f32>());
-    let factors = ortolan_ep_kit::bytes::elements_mut::<f32>(factors);
+    let scratch = args.scratch::<u8>();
+    let (scratch, factors) = scratch.split_at_mut(scratch.len() - all * size_of::<f32>());
+    let factors = bytes::elements_mut::<f32>(factors);
     for (k, factor) in factors.iter_mut().enumerate() {
         *factor = x_scale[0] * w_scale[if w_scale.len() == 1 { 0 } else { k }] / y_scale[0];
     }
-    let (zero, bias) = (Bytes { data: args.input(7), signed: op.signed }.get(0), args.input_if::<i32>(BIAS));
+    let zero = Bytes { data: args.input(7), signed: op.signed }.get(0);
+    let clip = (f32::NEG_INFINITY, f32::INFINITY);
+    let form = Form::Codes { factor: factors, bias: None, clip, zero, signed: op.signed };
+    let finish = Finish { add: args.input_if::<i32>(BIAS), form };
     let (x, w, y) = (args.input::<u8>(0), args.input::<u8>(W), args.output::<u8>(0));
     let (x_zero, w_zero) = (args.input::<u8>(2)[0], args.input::<u8>(5));
-    let sides = ((x, x_zero), (w, Some(w_zero)));
-    op.filters.each_group(bound, sides.0, sides.1, scratch, par, |group, gemm, (left, right), at, scratch| {
-        let own = group * outs..(group + 1) * outs;
-        let finish = Finish::Bytes {
-            row: Factor::Each(&factors[own.clone()]),
-            column: Factor::All(1.0),
-            bias: bias.map(|bias| &bias[own]),
-            zero,
-            signed: op.signed,
-        };
-        Ok(gemm.run(left, right, &finish, Target::U8(&mut y[at]), n, scratch, par)?)
-    })
+    op.filters.run(bound, (x, x_zero), (w, Some(w_zero)), &finish, Target::U8(y), scratch, par)
 }
 
 #[cfg(test)]
