@@ -2,9 +2,8 @@
 
 use crate::bind::{Bound, Place};
 use crate::cache::Cache;
-use crate::gpu::{Gpu, lock};
+use crate::gpu::Gpu;
 use crate::handle;
-use crate::memory::Slice;
 use crate::ops::Settings;
 use crate::part::{Plan, WebPart};
 use crate::shader::Elem;
@@ -14,7 +13,7 @@ use ortolan_ep_abi::codes::DType;
 use ortolan_ep_abi::view::{PartDesc, Program, Value};
 use ortolan_ep_kit::outline::{Outline, Rows, Source};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::Arc;
 
 /// See the module.
 pub struct WebEp {
@@ -25,8 +24,6 @@ pub struct WebEp {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) space: u32,
     pub(crate) space_name: String,
-    /// Constants on the device, by their session-wide id: parts share them.
-    pub(crate) weights: Mutex<HashMap<u64, Weak<Slice>>>,
 }
 
 impl core::fmt::Debug for WebEp {
@@ -61,8 +58,16 @@ impl Ep for WebEp {
         let computed = compute_fixed(&mut plan, call.symbols());
         plan.tell(call);
         computed?;
-        for (k, _) in plan.on_device.iter().enumerate().filter(|(_, on)| **on) {
-            call.input_port(k as u32, self.space);
+        let read = roots_read(&plan.outline, &plan.steps);
+        for (k, &value) in plan.outline.inputs.iter().enumerate() {
+            if !plan.on_device[k] {
+                continue;
+            }
+            plan.on_device[k] = read.contains(&plan.outline.values[value as usize].root);
+            match plan.on_device[k] {
+                true => call.input_port(k as u32, self.space),
+                false => call.shape_port(k as u32),
+            }
         }
         for (k, &value) in plan.outline.outputs.iter().enumerate() {
             if plan.outline.values[value as usize].source != Source::Known {
@@ -73,42 +78,60 @@ impl Ep for WebEp {
     }
 
     fn copy(&self, call: &RunCall<'_>, space: u32) -> Result<()> {
-        (0..).zip(call.inputs()).try_for_each(|(at, value)| self.copy_one(call, (at, value), space))
-    }
-}
-
-impl WebEp {
-    fn copy_one(&self, call: &RunCall<'_>, (at, value): (u32, &Value<'_>), space: u32) -> Result<()> {
-        let dtype = value.dtype().ok_or_else(|| Error::new(format!("{value:?} is no tensor")))?;
-        let elem = Elem::of(dtype).ok_or_else(|| Error::new(format!("the device does not hold {dtype}")))?;
-        let is_here = value.raw().space == self.space;
+        let values = call.inputs();
+        let is_here = values.iter().all(|v| v.raw().space == self.space);
         if space == self.space {
-            let slice = match is_here {
-                // Nothing is ever written in place, so both can be the same.
-                true => handle::slice(&self.gpu, value)?,
-                false => {
-                    let bytes = value.bytes().ok_or_else(|| Error::new(format!("{value:?} is not in host memory")))?;
-                    self.gpu.upload(elem, bytes)?
-                }
-            };
-            return handle::give(call, at, (dtype, value.shape()), space, &self.gpu, slice);
+            return (0..).zip(values).try_for_each(|(at, value)| self.bring(call, at, value));
         }
         if space != 0 || !is_here {
             return Err(Error::new(format!("webgpu copies between {} and host memory only", self.space_name)));
         }
-        let slice = handle::slice(&self.gpu, value)?;
-        let to = handle::output(call, at, dtype, value.shape())?;
-        self.gpu.download(&slice, elem, to, &|| call.is_cancelled())
+        let mut parts = Vec::with_capacity(values.len());
+        for (at, value) in (0..).zip(values) {
+            let (dtype, elem) = held(value)?;
+            parts.push((handle::slice(&self.gpu, value)?, elem, handle::output(call, at, dtype, value.shape())?));
+        }
+        self.gpu.download(parts, &|| call.is_cancelled())
+    }
+}
+
+/// Type of a value that the device can hold, and how it lies there.
+fn held(value: &Value<'_>) -> Result<(DType, Elem)> {
+    let dtype = value.dtype().ok_or_else(|| Error::new(format!("{value:?} is no tensor")))?;
+    let elem = Elem::of(dtype).ok_or_else(|| Error::new(format!("the device does not hold {dtype}")))?;
+    Ok((dtype, elem))
+}
+
+/// Roots of the values whose elements steps read or outputs are.
+fn roots_read(outline: &Outline, steps: &[usize]) -> HashSet<u32> {
+    let root = |v: u32| outline.values[v as usize].root;
+    let mut read: HashSet<u32> = outline.outputs.iter().map(|&v| root(v)).collect();
+    for step in steps.iter().map(|&k| &outline.steps[k]) {
+        let inputs = step.inputs.iter().enumerate().filter(|(k, _)| step.reads(*k));
+        read.extend(inputs.filter_map(|(_, v)| v.map(root)));
+    }
+    read
+}
+
+impl WebEp {
+    /// Puts a value on the device.
+    fn bring(&self, call: &RunCall<'_>, at: u32, value: &Value<'_>) -> Result<()> {
+        let (dtype, elem) = held(value)?;
+        let slice = match value.raw().space == self.space {
+            // Nothing is ever written in place, so both can be the same.
+            true => handle::slice(&self.gpu, value)?,
+            false => {
+                let bytes = value.bytes().ok_or_else(|| Error::new(format!("{value:?} is not in host memory")))?;
+                self.gpu.upload(elem, bytes)?
+            }
+        };
+        handle::give(call, at, (dtype, value.shape()), self.space, &self.gpu, slice)
     }
 
     /// Uploads what steps and outputs read; the host may drop its copies.
     fn bring_constants(&self, call: &CompileCall<'_>, program: Program<'_>, plan: &mut Plan) -> Result<()> {
         let outline = &plan.outline;
-        let mut read: HashSet<u32> = outline.outputs.iter().map(|&v| outline.values[v as usize].root).collect();
-        for step in &outline.steps {
-            let inputs = step.inputs.iter().enumerate().filter(|(k, _)| step.reads(*k));
-            read.extend(inputs.filter_map(|(_, v)| v.map(|v| outline.values[v as usize].root)));
-        }
+        let read = roots_read(outline, &(0..outline.steps.len()).collect::<Vec<_>>());
         for (k, value) in (0..).zip(&outline.values) {
             let Source::Constant(index) = value.source else { continue };
             if read.contains(&k) {
@@ -119,7 +142,7 @@ impl WebEp {
                         let bytes = data
                             .bytes()
                             .ok_or_else(|| Error::new(format!("constant '{}' has no bytes", value.name)))?;
-                        plan.held.insert(k, self.weight(id, elem, bytes)?);
+                        plan.held.insert(k, self.gpu.weight(id, elem, bytes)?);
                     }
                     (None, DType::I64) => {
                         let list = data.to_vec::<i64>();
@@ -139,15 +162,6 @@ impl WebEp {
             call.done_with(index);
         }
         Ok(())
-    }
-
-    fn weight(&self, id: u64, elem: Elem, bytes: &[u8]) -> Result<Arc<Slice>> {
-        if let Some(slice) = lock(&self.weights).get(&id).and_then(Weak::upgrade) {
-            return Ok(slice);
-        }
-        let slice = self.gpu.upload(elem, bytes)?;
-        lock(&self.weights).insert(id, Arc::downgrade(&slice));
-        Ok(slice)
     }
 }
 

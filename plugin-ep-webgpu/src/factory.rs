@@ -10,9 +10,8 @@ use ortolan_ep_abi::call::{Call, Device, DevicesCall, Error, Result};
 use ortolan_ep_abi::codes::NoDeviceCode;
 use ortolan_ep_abi::raw;
 use ortolan_ep_kit::outline::Rows;
-use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Makes EPs for the adapters that wgpu finds.
 #[derive(Debug)]
@@ -115,6 +114,10 @@ impl Factory for WebFactory {
         Ok(())
     }
 
+    fn trim(&self) {
+        Gpu::close_idle();
+    }
+
     fn create(&self, call: &Call<'_>, device: u32, options: Options<'_>) -> Result<WebEp> {
         let mut wanted = Wanted::default();
         for (key, value) in options.iter() {
@@ -137,7 +140,6 @@ impl Factory for WebFactory {
             cache: open_cache(call, &wanted.cache, has_cache),
             space: call.space(&space_name),
             space_name,
-            weights: Mutex::new(HashMap::new()),
         })
     }
 }

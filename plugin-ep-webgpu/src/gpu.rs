@@ -3,7 +3,7 @@
 //! A process opens an adapter once; all sessions on it share the device, so that their values and pipelines do. A lost
 //! device stays lost: sessions that have it get [`LOST`] from every call, the next session opens the adapter anew.
 
-use crate::memory::Pool;
+use crate::memory::{Pool, Slice};
 use crate::pipeline::Pipelines;
 use core::future::Future;
 use core::pin::pin;
@@ -11,9 +11,10 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use ortolan_ep_abi::call::Error;
 use ortolan_ep_abi::raw;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 use wgpu::{Adapter, Backends, Features, Limits};
 
@@ -40,6 +41,8 @@ pub struct Gpu {
     pub identity: String,
     pub memory: Pool,
     pub pipelines: Pipelines,
+    /// Constants in device memory, by the number that they have in this process.
+    pub weights: Mutex<HashMap<u64, Weak<Slice>>>,
     lost: Arc<Mutex<Option<String>>>,
     polling: Mutex<()>,
     /// The driver works for one thread at a time.
@@ -122,6 +125,11 @@ impl Gpu {
         Ok(gpu)
     }
 
+    /// Closes devices that no session has.
+    pub fn close_idle() {
+        lock(&OPEN).retain(|(_, gpu)| Arc::strong_count(gpu) > 1);
+    }
+
     fn start(adapter: &Adapter, lose_after: Option<u64>) -> Result<Gpu, Error> {
         let limits = wanted_limits(&adapter.limits());
         let useful = Features::SHADER_F16 | Features::PIPELINE_CACHE | Features::TIMESTAMP_QUERY;
@@ -147,6 +155,7 @@ impl Gpu {
         Ok(Gpu {
             memory: Pool::new(&limits),
             pipelines: Pipelines::new(&device),
+            weights: Mutex::default(),
             has_f16: features.contains(Features::SHADER_F16),
             ns_per_tick: features.contains(Features::TIMESTAMP_QUERY).then(|| f64::from(queue.get_timestamp_period())),
             keeps_pipelines: features.contains(Features::PIPELINE_CACHE),

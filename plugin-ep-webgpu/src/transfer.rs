@@ -1,12 +1,12 @@
 //! Bytes on their way between host and device: bools become words, everything else stays as it is.
 
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, lock};
 use crate::memory::Slice;
 use crate::shader::Elem;
 use ortolan_ep_abi::call::{Error, Result};
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
 
 /// Bytes of a tensor in device memory, rounded up to whole words.
 pub fn device_bytes(elem: Elem, count: usize) -> u64 {
@@ -97,22 +97,51 @@ impl Gpu {
         Ok(())
     }
 
-    /// One tensor, to the host.
-    pub fn download(&self, slice: &Slice, elem: Elem, to: &mut [u8], stop: &dyn Fn() -> bool) -> Result<()> {
-        let count = if elem == Elem::Bool { to.len() } else { to.len() / elem.bytes() as usize };
-        let bytes = device_bytes(elem, count);
-        if bytes == 0 {
-            return Ok(());
+    /// A constant in device memory: everybody who holds one of this number shares it.
+    pub fn weight(self: &Arc<Self>, id: u64, elem: Elem, bytes: &[u8]) -> Result<Arc<Slice>> {
+        if let Some(slice) = lock(&self.weights).get(&id).and_then(Weak::upgrade) {
+            return Ok(slice);
         }
-        let staging = self.staging(bytes)?;
+        let slice = self.upload(elem, bytes)?;
+        let mut weights = lock(&self.weights);
+        if weights.len() == weights.capacity() {
+            weights.retain(|_, slice| slice.strong_count() > 0);
+        }
+        weights.insert(id, Arc::downgrade(&slice));
+        Ok(slice)
+    }
+
+    /// Tensors to the host: all with one submission and one wait.
+    pub fn download(&self, mut tensors: Vec<Tensor<'_>>, stop: &dyn Fn() -> bool) -> Result<()> {
+        tensors.retain(|(.., to)| !to.is_empty());
+        let bytes = |(_, elem, to): &Tensor<'_>| {
+            let count = if *elem == Elem::Bool { to.len() } else { to.len() / elem.bytes() as usize };
+            device_bytes(*elem, count)
+        };
+        let places: Vec<u64> = tensors
+            .iter()
+            .scan(0, |end, tensor| {
+                let at = *end;
+                *end += bytes(tensor).next_multiple_of(8);
+                Some(at)
+            })
+            .collect();
+        let (Some(at), Some(tensor)) = (places.last(), tensors.last()) else { return Ok(()) };
+        let staging = self.staging(at + bytes(tensor))?;
         self.guarded("readback", || {
             let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            encoder.copy_buffer_to_buffer(&slice.buffer, slice.at, &staging, 0, bytes);
+            for (tensor, &at) in tensors.iter().zip(&places) {
+                encoder.copy_buffer_to_buffer(&tensor.0.buffer, tensor.0.at, &staging, at, bytes(tensor));
+            }
             self.queue.submit([encoder.finish()]);
         })?;
-        self.read(&staging, &mut [(elem, 0, to)], stop)
+        let mut parts: Vec<_> = tensors.into_iter().zip(places).map(|((_, elem, to), at)| (elem, at, to)).collect();
+        self.read(&staging, &mut parts, stop)
     }
 }
+
+/// A slice with how it lies there, and the host's memory for it.
+type Tensor<'a> = (Arc<Slice>, Elem, &'a mut [u8]);
 
 #[cfg(test)]
 mod tests {

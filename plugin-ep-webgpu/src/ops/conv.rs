@@ -108,11 +108,18 @@ impl Op for Conv {
         let depthwise = outs == 1;
         let mut params = vec![word(x[0])?, word(op.groups)?, word(ins)?, word(outs)?];
         params.extend(geometry.params()?);
+        // Threads side by side over pixels, 4 each; the rest of a workgroup's 64 is stacked over channels, 4 each.
+        let beside = pixels.div_ceil(4).next_power_of_two().clamp(4, 64);
+        params.push(word(beside)?);
         let mut buffers = op.buffers();
         let end = op.chain.end(shapes, buffers.len(), &mut params)?;
         buffers.extend(end.buffers);
         let (name, body) = match depthwise {
-            true => ("conv_depthwise", include_str!("../shaders/conv_depthwise.wgsl")),
+            true => {
+                let body =
+                    concat!(include_str!("../shaders/taps.wgsl"), include_str!("../shaders/conv_depthwise.wgsl"));
+                ("conv_depthwise", body)
+            }
             false => ("conv", include_str!("../shaders/conv.wgsl")),
         };
         let template = format!("{}{body}", include_str!("../shaders/window.wgsl"));
@@ -121,7 +128,7 @@ impl Op for Conv {
         let planes = (x[0] * op.groups) as u64;
         match depthwise {
             true => recipe.each(build, planes * pixels),
-            false => recipe.grid(build, [pixels.div_ceil(4 * 64), (outs as u64).div_ceil(4), planes]),
+            false => recipe.grid(build, [pixels.div_ceil(4 * beside), (outs as u64).div_ceil(4 * 64 / beside), planes]),
         }
     }
 

@@ -14,6 +14,9 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("MatMul", (1, 13), "matmul", on!(MatMul)).types(&[("T", FLOATS)]),
 ];
 
+/// Products of so few rows would leave most of a tile idle.
+const THIN: u64 = 4;
+
 /// `y[b, m, n] = Σ_k a[b, m, k] · w[b, k, n]`, with steps in elements.
 #[derive(Debug)]
 pub struct Product<'a> {
@@ -53,9 +56,10 @@ impl Product<'_> {
         }
         let end = self.chain.end(shapes, buffers.len(), &mut params)?;
         buffers.extend(end.buffers);
-        let (name, body, rows, columns) = match self.tiles {
-            true => ("matmul_tiles", include_str!("../shaders/matmul_tiles.wgsl"), 64, 64),
-            false => ("matmul", include_str!("../shaders/matmul.wgsl"), 32, 32),
+        let (name, body, rows, columns) = match (m <= THIN, self.tiles) {
+            (true, _) => ("matmul_thin", include_str!("../shaders/matmul_thin.wgsl"), 1, 64),
+            (false, true) => ("matmul_tiles", include_str!("../shaders/matmul_tiles.wgsl"), 64, 64),
+            (false, false) => ("matmul", include_str!("../shaders/matmul.wgsl"), 32, 32),
         };
         let template = format!("{}{body}", include_str!("../shaders/product.wgsl"));
         let places = vec![("chain", end.text), ("bias", bias.to_owned())];

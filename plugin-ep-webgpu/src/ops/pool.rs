@@ -74,7 +74,7 @@ impl Op for Pool {
         }
         let build = Build {
             name: "pool",
-            template: include_str!("../shaders/pool.wgsl"),
+            template: concat!(include_str!("../shaders/taps.wgsl"), include_str!("../shaders/pool.wgsl")),
             buffers: vec![(Buf::In(0), self.elem), (Buf::Out(0), self.elem)],
             places: vec![("average", self.average.to_string()), ("include_pad", self.include_pad.to_string())],
             params,

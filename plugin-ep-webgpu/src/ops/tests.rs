@@ -197,13 +197,15 @@ fn shaped(op: &str, t: DType, tiles: bool) -> Vec<OpTest> {
         "Gemm" => {
             let gemm = |alpha: f32, beta: f32| {
                 let case = case(13).float("alpha", alpha).float("beta", beta).int("transA", 1).int("transB", 0);
-                case.input(&x(&[4, 3])).input(&x(&[4, 5]))
+                case.input(&x(&[4, 9])).input(&x(&[4, 5]))
             };
             let with_c = [(1.0, 1.0), (2.0, 0.5)].map(|(alpha, beta)| gemm(alpha, beta).input(&x(&[5])));
             let without = [1.0, 2.0].map(|alpha| gemm(alpha, 1.0));
-            with_c.into_iter().chain(without).map(|case| case.output(t, &[3, 5])).collect()
+            with_c.into_iter().chain(without).map(|case| case.output(t, &[9, 5])).collect()
         }
-        "MatMul" => vec![case(13).input(&x(&[2, 1, 3, 4])).input(&x(&[5, 4, 2])).output(t, &[2, 5, 3, 2])],
+        "MatMul" => {
+            [3, 9].map(|m| case(13).input(&x(&[2, 1, m, 4])).input(&x(&[5, 4, 2])).output(t, &[2, 5, m, 2])).into()
+        }
         "GroupNormalization" => vec![norm(21).int("num_groups", 2).input(&x(&[6])).output(t, &[2, 6, 4])],
         "InstanceNormalization" => vec![norm(22).input(&x(&[6])).output(t, &[2, 6, 4])],
         "LayerNormalization" => {
@@ -291,6 +293,7 @@ fn all_other_rows_translate_for_all_types() {
         "gatherelements",
         "lrn",
         "matmul",
+        "matmul_thin",
         "matmul_tiles",
         "move",
         "norm",
@@ -317,8 +320,9 @@ const HEADS: &[Head] = &[
     ("Conv", 22, &[&[1, 4, 5, 5], &[4, 4, 3, 3], &[4]], &[1, 4, 3, 3]),
     ("Conv", 22, &[&[1, 1, 5, 5], &[1, 1, 3, 3]], &[1, 1, 3, 3]),
     ("ConvTranspose", 22, &[&[1, 4, 5, 5], &[4, 2, 3, 3], &[2]], &[1, 2, 7, 7]),
-    ("Gemm", 13, &[&[3, 4], &[4, 5], &[5]], &[3, 5]),
+    ("Gemm", 13, &[&[9, 4], &[4, 5], &[5]], &[9, 5]),
     ("MatMul", 13, &[&[2, 3, 4], &[2, 4, 5]], &[2, 3, 5]),
+    ("MatMul", 13, &[&[2, 9, 4], &[2, 4, 5]], &[2, 9, 5]),
     ("Mul", 14, &[&[2, 3, 4], &[3, 1]], &[2, 3, 4]),
 ];
 

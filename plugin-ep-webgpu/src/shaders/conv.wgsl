@@ -1,4 +1,5 @@
-// A thread makes 4 channels of 4 pixels, which lie 64 apart, so that neighbours read neighbours.
+// A thread makes 4 channels of 4 pixels, which lie apart so that neighbours read neighbours. Parameter 25 is how many
+// threads of a workgroup share a row of channels: small images leave more of them for channels.
 fn read(at: u32, inside: bool) -> f32 {
   if (inside) { return get0(at); }
   return 0.0;
@@ -12,14 +13,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let plane_out = P(7u) * P(8u) * P(9u);
   let taps = P(10u) * P(11u) * P(12u);
   let filter_ = group.z % P(1u);
-  let pixel = vec4<u32>(group.x * 256u + lane) + vec4<u32>(0u, 64u, 128u, 192u);
+  let beside = P(25u);
+  let pixel = vec4<u32>(group.x * 4u * beside + lane % beside) + vec4<u32>(0u, beside, 2u * beside, 3u * beside);
   let oz = vec4<i32>(pixel / (P(8u) * P(9u)));
   let oy = vec4<i32>((pixel / P(9u)) % P(8u));
   let ox = vec4<i32>(pixel % P(9u));
   let z0 = oz * S(13u) - S(19u);
   let y0 = oy * S(14u) - S(20u);
   let x0 = ox * S(15u) - S(21u);
-  let first = group.y * 4u;
+  let first = (group.y * (64u / beside) + lane / beside) * 4u;
+  if (first >= outs) { return; }
   let channel = min(vec4<u32>(first, first + 1u, first + 2u, first + 3u), vec4<u32>(outs - 1u)) + filter_ * outs;
   var a0 = vec4<f32>();
   var a1 = vec4<f32>();

@@ -3,25 +3,36 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) n
   let plane_out = P(7u) * P(8u) * P(9u);
   let o = id.x + id.y * n.x * 64u;
   if (o >= P(0u) * P(1u) * plane_out) { return; }
-  let plane_in = P(4u) * P(5u) * P(6u);
-  let taps = P(10u) * P(11u) * P(12u);
+  let ins = P(2u);
+  let size = vec3<i32>(S(4u), S(5u), S(6u));
+  let taps = vec3<i32>(S(10u), S(11u), S(12u));
+  let step = vec3<i32>(S(16u), S(17u), S(18u));
   let plane = o / plane_out;
   let pixel = o % plane_out;
-  let c = plane % P(1u);
-  let z0 = i32(pixel / (P(8u) * P(9u))) * S(13u) - S(19u);
-  let y0 = i32((pixel / P(9u)) % P(8u)) * S(14u) - S(20u);
-  let x0 = i32(pixel % P(9u)) * S(15u) - S(21u);
+  let row = pixel / P(9u);
+  let place = vec3<i32>(vec3<u32>(row / P(8u), row % P(8u), pixel % P(9u)));
+  let at = place * vec3<i32>(S(13u), S(14u), S(15u)) - vec3<i32>(S(19u), S(20u), S(21u));
+  let z1 = last_tap(at.x, size.x, taps.x, step.x);
+  let y1 = last_tap(at.y, size.y, taps.y, step.y);
+  let x1 = last_tap(at.z, size.z, taps.z, step.z);
+  let y0 = first_tap(at.y, step.y);
+  let x0 = first_tap(at.z, step.z);
+  let plane_in = u32(size.x * size.y * size.z);
+  let window = u32(taps.x * taps.y * taps.z);
   var a = 0.0;
-  for (var t = 0u; t < taps; t++) {
-    let z = z0 + i32(t / (P(11u) * P(12u))) * S(16u);
-    let y = y0 + i32((t / P(12u)) % P(11u)) * S(17u);
-    let x = x0 + i32(t % P(12u)) * S(18u);
-    if (z >= 0 && z < S(4u) && y >= 0 && y < S(5u) && x >= 0 && x < S(6u)) {
-      let at = u32((z * S(5u) + y) * S(6u) + x);
-      for (var k = 0u; k < P(2u); k++) {
-        a += get0((plane * P(2u) + k) * plane_in + at) * get1((c * P(2u) + k) * taps + t);
+  for (var k = 0u; k < ins; k++) {
+    let source = (plane * ins + k) * plane_in;
+    let filter_ = ((plane % P(1u)) * ins + k) * window;
+    for (var z = first_tap(at.x, step.x); z < z1; z++) {
+      for (var y = y0; y < y1; y++) {
+        let line = ((at.x + z * step.x) * size.y + at.y + y * step.y) * size.z + at.z;
+        let w = (z * taps.y + y) * taps.z;
+        for (var x = x0; x < x1; x++) {
+          a += get0(source + u32(line + x * step.z)) * get1(filter_ + u32(w + x));
+        }
       }
     }
   }
+  let c = plane % P(1u);
   put2(o, chain(o, a + $bias));
 }

@@ -78,7 +78,9 @@ fn products(eps: &Eps) -> Result<(), String> {
 
 fn convolutions(eps: &Eps) -> Result<(), String> {
     // Channels in and out, groups, edge of the filter.
-    for (ins, outs, groups, edge) in [(3, 5, 1, 3), (6, 6, 6, 3), (4, 8, 2, 2), (7, 9, 1, 1), (4, 8, 4, 3)] {
+    for (ins, outs, groups, edge) in
+        [(3, 5, 1, 3), (6, 6, 6, 3), (4, 8, 2, 2), (7, 9, 1, 1), (4, 8, 4, 3), (5, 70, 1, 3)]
+    {
         let filter = model::Tensor::random(&[outs, ins / groups, edge, edge], 7);
         let model = Model::new(21)
             .input("x", &["b", &ins.to_string(), "h", "w"])
@@ -88,8 +90,9 @@ fn convolutions(eps: &Eps) -> Result<(), String> {
             .node("Sigmoid", &["c"], "s")
             .node("Mul", &["s", "c"], "y")
             .output("y");
-        let (small, odd) = ([1, ins, 5, 4], [2, ins, 19, 23]);
-        beside(eps, &model, &[], &[&[("x", &small)], &[("x", &odd)]])?;
+        let sizes = [[1, ins, 5, 4], [1, ins, 9, 7], [2, ins, 19, 23]];
+        let runs: Vec<Vec<(&str, &[i64])>> = sizes.iter().map(|s| vec![("x", &s[..])]).collect();
+        beside(eps, &model, &[], &runs.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
     }
     Ok(())
 }
