@@ -166,6 +166,11 @@ fn group_query(cx: &mut InferCx<'_>) -> Result<()> {
     let width = if packed { cx.exprs.mul(heads, size) } else { q[2] };
     cx.set_tensor(0, dtype, Some([q[0], q[1], width].into_iter().collect()));
     let total = cx.known_or_symbols(6).and_then(|t| t.first().copied());
+    let keys = match total {
+        Some(total) => total,
+        None => cx.fresh_dim(3, 3),
+    };
+    cx.set_tensor(3, dtype, Some([q[0], heads, q[1], keys].into_iter().collect()));
     let past = cx.dims(3).filter(|p| p.len() == 4).map(|p| p[2]);
     let length = match (past, total) {
         (Some(past), Some(total)) => cx.exprs.max(past, total),
@@ -365,7 +370,7 @@ mod tests {
                 "com.microsoft::GroupQueryAttention",
                 "float[b,s,64] float[b,s,32] float[b,s,32] float[b,2,p,16] float[b,2,p,16] int32[b] int32[]{t}",
                 "num_heads=4 kv_num_heads=2",
-                "float[b,s,64] float[b,2,max(p, t),16] float[b,2,max(p, t),16]",
+                "float[b,s,64] float[b,2,max(p, t),16] float[b,2,max(p, t),16] float[b,4,s,t]",
             ),
             (
                 "com.microsoft::SkipLayerNormalization",

@@ -3,12 +3,12 @@
 //!
 //! The rows of `attention` itself are those of all-to-all attention, whose work is in `heads` and `work`.
 
-mod heads;
+pub(super) mod heads;
 mod linear;
-mod rotary;
+pub(super) mod rotary;
 #[cfg(test)]
 mod tests;
-mod work;
+pub(super) mod work;
 
 use super::float::F32;
 use super::narrow::{Bf16, F16};
@@ -48,7 +48,7 @@ pub(crate) enum Stage {
 
 /// What is added to scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mask {
+pub(crate) enum Mask {
     None,
     /// Numbers.
     Added,
@@ -58,21 +58,21 @@ enum Mask {
 
 /// `Y = softmax(cap(scale Q K^T) + mask) V`, head by head.
 pub(crate) struct Attention {
-    isa: Isa,
+    pub isa: Isa,
     /// Heads of queries, and of keys and values, where an axis of rank 3 holds them.
-    heads: [usize; 2],
+    pub heads: [usize; 2],
     /// 1 / sqrt(head size) if it is not stated.
-    scale: Option<f32>,
-    cap: f32,
-    causal: bool,
+    pub scale: Option<f32>,
+    pub cap: f32,
+    pub causal: bool,
     /// Keys before and behind its own that a query sees; all without a number.
-    window: [Option<usize>; 2],
-    mask: Mask,
+    pub window: [Option<usize>; 2],
+    pub mask: Mask,
     /// What output 3 shows.
-    shown: Stage,
+    pub shown: Stage,
     /// Whether there are keys of earlier calls, and lengths of the sequences of keys.
-    past: bool,
-    lengths: bool,
+    pub past: bool,
+    pub lengths: bool,
 }
 
 impl Op for Attention {

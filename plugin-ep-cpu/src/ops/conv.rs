@@ -39,12 +39,12 @@ pub const KERNELS: &[Kernel] = &[
 ];
 
 /// Attributes, and the filter if it is packed.
-struct Conv {
+pub(super) struct Conv {
     isa: Isa,
     groups: usize,
     window: Sliding,
     filter: Option<Filter>,
-    finish: Finish,
+    pub finish: Finish,
     /// Image and filters are codes.
     codes: Option<ConvOfCodes>,
     /// Positions of the output, if they are the same in every run.
@@ -53,7 +53,7 @@ struct Conv {
 
 /// The convolution of one shape.
 #[derive(Default)]
-struct Bound {
+pub(super) struct Bound {
     conv: Option<conv::Conv>,
     /// A filter that `run` has to pack.
     plain: Option<Filter>,
@@ -187,7 +187,7 @@ fn room(filter: &Filter) -> usize {
     filter.size().checked_next_multiple_of(16).unwrap_or(usize::MAX)
 }
 
-fn conv(op: &Conv, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
+pub(super) fn conv(op: &Conv, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
     if let Some(codes) = &op.codes {
         return codes.run(&bound.codes, op.finish, args);
     }

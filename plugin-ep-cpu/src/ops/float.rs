@@ -161,11 +161,22 @@ impl<'a> FloatsMut<'a> {
         grain: usize,
         body: impl Fn(usize, FloatsMut<'_>) + Sync,
     ) -> Result<(), Stopped> {
+        self.rows_by_worker(par, row, grain, |_, at, y| body(at, y))
+    }
+
+    /// The same with the worker's number.
+    pub fn rows_by_worker(
+        self,
+        par: &dyn Parallel,
+        row: usize,
+        grain: usize,
+        body: impl Fn(usize, usize, FloatsMut<'_>) + Sync,
+    ) -> Result<(), Stopped> {
         match self {
-            FloatsMut::F32(y) => split::rows(par, y, row, grain, |_, at, y| body(at, FloatsMut::F32(y))),
-            FloatsMut::F64(y) => split::rows(par, y, row, grain, |_, at, y| body(at, FloatsMut::F64(y))),
-            FloatsMut::F16(y) => split::rows(par, y, row, grain, |_, at, y| body(at, FloatsMut::F16(y))),
-            FloatsMut::Bf16(y) => split::rows(par, y, row, grain, |_, at, y| body(at, FloatsMut::Bf16(y))),
+            FloatsMut::F32(y) => split::rows(par, y, row, grain, |w, at, y| body(w, at, FloatsMut::F32(y))),
+            FloatsMut::F64(y) => split::rows(par, y, row, grain, |w, at, y| body(w, at, FloatsMut::F64(y))),
+            FloatsMut::F16(y) => split::rows(par, y, row, grain, |w, at, y| body(w, at, FloatsMut::F16(y))),
+            FloatsMut::Bf16(y) => split::rows(par, y, row, grain, |w, at, y| body(w, at, FloatsMut::Bf16(y))),
         }
     }
 }

@@ -24,7 +24,12 @@ pub const KERNELS: &[Kernel] = &[
         .types(&[("T1", INDICES), ("T2", INDICES), ("T3", TENSOR)])
         .late(),
     Kernel::new("Range", (11, 27), "range", typed!(range: f32 f64 F16 Bf16 i16 i32 i64)).late(),
+    Kernel::new("Range", (1, 1), "range", typed!(range: f32 f64 i16 i32 i64)).domain("com.microsoft").late(),
     Kernel::new("Trilu", (14, 14), "trilu", any!(triangle)).types(&[("T", TENSOR)]).in_place(&[(0, 0)]),
+    Kernel::new("Trilu", (1, 1), "trilu", any!(triangle))
+        .domain("com.microsoft")
+        .types(&[("T", TENSOR)])
+        .in_place(&[(0, 0)]),
 ];
 
 const INDICES: u64 = NUMBERS | set(&[DType::F16]);
@@ -258,9 +263,13 @@ impl Op for Range {
     type Bound = ();
 
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
-        for k in 0..3 {
-            let rank = node.needs(k)?.rank();
-            if rank != 0 {
+        // ONNX Runtime's own has a step of 1 when it is left out, and takes lists of one element.
+        let own = node.raw().domain() == "com.microsoft";
+        for k in 0..if own { 2 } else { 3 } {
+            node.needs(k)?;
+        }
+        for (k, rank) in (0..3).filter_map(|k| Some((k, node.input(k)?.rank()))) {
+            if rank > usize::from(own) {
                 return Err(Reject::rank(format!("input {k} has rank {rank}, a scalar is needed")));
             }
         }
@@ -278,6 +287,7 @@ impl Op for Range {
 
 /// Numbers of a range.
 trait Counted: Value {
+    const ONE: Self;
     fn step(self, delta: Self, index: usize) -> Self;
     fn count(self, limit: Self, delta: Self) -> Option<i64>;
 }
@@ -285,6 +295,7 @@ trait Counted: Value {
 macro_rules! integers {
     ($($t:ty)*) => { $(
         impl Counted for $t {
+            const ONE: $t = 1;
             #[inline(always)]
             fn step(self, delta: $t, index: usize) -> $t { self.wrapping_add(delta.wrapping_mul(index as $t)) } // wraps
             fn count(self, limit: $t, delta: $t) -> Option<i64> {
@@ -301,8 +312,9 @@ macro_rules! integers {
 integers!(i16 i32 i64);
 
 macro_rules! floats {
-    ($($t:ty)*) => { $(
+    ($($t:ty = $one:expr;)*) => { $(
         impl Counted for $t {
+            const ONE: $t = $one;
             #[inline(always)]
             fn step(self, delta: $t, index: usize) -> $t {
                 <$t as Value>::of(Value::wide(self).plus(Value::wide(delta).times(index as _))) // exact below 2^24
@@ -315,10 +327,10 @@ macro_rules! floats {
         }
     )* };
 }
-floats!(f32 f64 F16 Bf16);
+floats! { f32 = 1.0; f64 = 1.0; F16 = F16(0x3c00); Bf16 = Bf16(0x3f80); }
 
 fn range<T: Counted>(_: &Range, (): &(), args: &mut Args<'_>) -> Run {
-    let scalar = |input: usize| args.input::<T>(input).first().copied().unwrap_or_default();
+    let scalar = |input: usize| args.input_if::<T>(input).map_or(T::ONE, |x| x.first().copied().unwrap_or_default());
     let (start, limit, delta) = (scalar(0), scalar(1), scalar(2));
     let count = start.count(limit, delta).ok_or_else(|| {
         Fault::data(format!("a range from {start:?} to {limit:?} by {delta:?} has no number of elements"))

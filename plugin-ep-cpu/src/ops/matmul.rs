@@ -46,15 +46,15 @@ impl From<KernelError> for Fault {
 
 /// A constant right side in the order of `gemm`.
 #[derive(Debug, Clone, Copy)]
-struct Right {
-    layout: PackedB,
+pub(super) struct Right {
+    pub layout: PackedB,
     /// The base holds it with rows and columns exchanged.
     turned: bool,
 }
 
 impl Right {
     /// A plan for a constant of two dimensions; `turned`: its rows are the product's columns.
-    fn plan(isa: Isa, source: &WeightSource<'_>, turned: bool) -> Option<(Right, Pack)> {
+    pub fn plan(isa: Isa, source: &WeightSource<'_>, turned: bool) -> Option<(Right, Pack)> {
         let base = match (source.chain, source.base) {
             ([Link::Perm(perm)], Some(base)) if perm.as_slice() == [1, 0] => Some(base),
             _ => None,
@@ -68,7 +68,7 @@ impl Right {
         Some((right, Pack { format, bytes, from_base: base.is_some() }))
     }
 
-    fn fill(&self, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+    pub fn fill(&self, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
         let &[rows, cols] = weight.dims else { return Err(Fault::data("a packed matrix has two dimensions")) };
         let elements = weight.elements::<f32>();
         let mat = Mat::new(&elements, size(rows), size(cols))?;
@@ -285,7 +285,7 @@ impl Op for PlainMatMul {
 }
 
 /// How much slower the plain loops are than `gemm`.
-const SLOWER: f64 = 30.0;
+pub(super) const SLOWER: f64 = 30.0;
 
 fn matmul_plain<T: Number>(_: &PlainMatMul, bound: &Products, args: &mut Args<'_>) -> Result<(), Fault> {
     let &Products { m, n, k, .. } = bound;
@@ -305,14 +305,14 @@ fn matmul_plain<T: Number>(_: &PlainMatMul, bound: &Products, args: &mut Args<'_
 
 /// A matrix of any type, with steps.
 #[derive(Clone, Copy)]
-struct Strided<'a, T> {
-    data: &'a [T],
-    row: usize,
-    col: usize,
+pub(super) struct Strided<'a, T> {
+    pub data: &'a [T],
+    pub row: usize,
+    pub col: usize,
 }
 
 /// Rows of C, one after the other; `finish` gets row, column and sum.
-fn product<T: Number>(
+pub(super) fn product<T: Number>(
     par: &dyn Parallel,
     (n, k): (usize, usize),
     a: Strided<'_, T>,
@@ -337,20 +337,20 @@ fn product<T: Number>(
 }
 
 /// `Y = alpha op(A) op(B) + beta C`
-struct Gemm {
-    isa: Isa,
+pub(super) struct Gemm {
+    pub isa: Isa,
     alpha: f32,
     beta: f32,
     turn_a: bool,
     turn_b: bool,
     has_c: bool,
     right: Option<Right>,
-    finish: Finish,
+    pub finish: Finish,
 }
 
 /// Sizes, and how C lies under Y.
 #[derive(Default)]
-struct GemmBound {
+pub(super) struct GemmBound {
     m: usize,
     n: usize,
     k: usize,
@@ -436,7 +436,8 @@ impl Op for Gemm {
     }
 }
 
-fn gemm(op: &Gemm, bound: &GemmBound, args: &mut Args<'_>) -> Result<(), Fault> {
+/// The product, which is also the answer.
+pub(super) fn gemm_into<'a>(op: &Gemm, bound: &GemmBound, args: &mut Args<'a>) -> Result<&'a mut [f32], Fault> {
     let &GemmBound { m, n, k, .. } = bound;
     let gemm = gemm::Gemm { alpha: op.alpha, ..gemm::Gemm::new(op.isa, m, n, k) };
     let mut epilogue = op.finish.of_columns(args, n);
@@ -451,7 +452,12 @@ fn gemm(op: &Gemm, bound: &GemmBound, args: &mut Args<'_>) -> Result<(), Fault> 
         None => Rhs::Plain(Mat::new(b, k, n)?),
     };
     let scratch = args.scratch::<f32>();
-    Ok(gemm.run(Lhs::Plain(a), b, &epilogue, MatMut::new(y, m, n)?, scratch, args.par())?)
+    gemm.run(Lhs::Plain(a), b, &epilogue, MatMut::new(&mut *y, m, n)?, scratch, args.par())?;
+    Ok(y)
+}
+
+fn gemm(op: &Gemm, bound: &GemmBound, args: &mut Args<'_>) -> Result<(), Fault> {
+    gemm_into(op, bound, args).map(drop)
 }
 
 /// beta C: as a bias or a matrix where `gemm` has it, else laid out in Y.

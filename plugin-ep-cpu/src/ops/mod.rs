@@ -9,6 +9,7 @@ mod cast;
 mod codes;
 mod compare;
 mod constant;
+mod contrib;
 mod conv;
 mod convert;
 mod cost;
@@ -69,6 +70,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     cast::KERNELS,
     compare::KERNELS,
     constant::KERNELS,
+    contrib::KERNELS,
     conv::KERNELS,
     cumulative::KERNELS,
     gather::KERNELS,

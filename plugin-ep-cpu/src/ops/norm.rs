@@ -2,7 +2,7 @@
 //! per channel, `window` the others.
 
 mod channel;
-mod row;
+pub(super) mod row;
 mod window;
 
 use super::broadcast::Broadcast;

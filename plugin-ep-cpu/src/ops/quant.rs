@@ -14,13 +14,16 @@ mod matmul;
 mod tests;
 
 use super::float::F32;
+pub(crate) use codes::Code;
 use codes::{CODES, FLOAT_CODES};
 use conv::{conv_integer, qlinear_conv};
-pub(crate) use dynamic::Scale;
 use dynamic::dynamic_quantize;
+pub(crate) use dynamic::{BLOCK as LIMITS_OF, Scale, scale_of};
 pub(crate) use filters::Bound as FiltersBound;
 pub(crate) use fused::{BinaryOfCodes, ConvOfCodes};
+pub(crate) use linear::code;
 use linear::{dequantize, dequantize_plain, quantize, quantize_plain};
+pub(crate) use matmul::{Products, Sides, integer_cost, one_or_each, zero};
 use matmul::{matmul_integer, qlinear_matmul};
 use ortolan_ep_kit::element::set;
 use ortolan_ep_kit::{DType, Kernel, Slot, any, typed};

@@ -4,7 +4,7 @@
 
 mod clip;
 mod trig;
-mod vectors;
+pub(super) mod vectors;
 
 use super::lane::{Number, Real, Signed};
 use super::narrow::{Bf16, F16};
@@ -40,6 +40,7 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("Exp", (6, 13), "exp", typed!(exp: f64)).in_place(OVER).fallback(),
     Kernel::new("Floor", (6, 13), "floor", typed!(floor: f32 f64 F16 Bf16)).in_place(OVER),
     Kernel::new("Gelu", (20, 20), "gelu", typed!(gelu: f32 F16 Bf16)).in_place(OVER),
+    Kernel::new("Gelu", (1, 1), "gelu", typed!(gelu: f32 F16 Bf16)).domain("com.microsoft").in_place(OVER),
     Kernel::new("HardSigmoid", (6, 22), "hardsigmoid", typed!(hard_sigmoid: f32 f64 F16 Bf16)).in_place(OVER),
     Kernel::new("HardSwish", (14, 22), "hardswish", typed!(hard_swish: f32 f64 F16 Bf16)).in_place(OVER),
     Kernel::new("Identity", (1, 25), "identity", any!(view)).types(&[("T", PLAIN)]).view(),
@@ -49,6 +50,8 @@ pub const KERNELS: &[Kernel] = &[
     Kernel::new("Mish", (18, 22), "mish", typed!(mish: f32 F16 Bf16)).in_place(OVER),
     Kernel::new("Mish", (18, 22), "mish", typed!(mish: f64)).in_place(OVER).fallback(),
     Kernel::new("Neg", (6, 13), "neg", typed!(neg: f32 f64 F16 Bf16 i8 i16 i32 i64)).in_place(OVER),
+    Kernel::new("QuickGelu", (1, 1), "quickgelu", typed!(swish: f32 F16 Bf16)).domain("com.microsoft").in_place(OVER),
+    Kernel::new("QuickGelu", (1, 1), "quickgelu", typed!(swish: f64)).domain("com.microsoft").in_place(OVER).fallback(),
     Kernel::new("Reciprocal", (6, 13), "reciprocal", typed!(reciprocal: f32 f64 F16 Bf16)).in_place(OVER),
     Kernel::new("Relu", (6, 14), "relu", typed!(relu: f32 f64 F16 Bf16 i8 i16 i32 i64)).in_place(OVER),
     Kernel::new("Round", (11, 22), "round", typed!(round: f32 f64 F16 Bf16)).in_place(OVER),

@@ -1,7 +1,10 @@
-//! The standard's own operator cases on the repository's own EP: what passes, passes; what does not is listed with a reason.
+//! Operator cases on the repository's own EP: what passes, passes; what does not is listed with a reason. Those of the
+//! standard stand in `ORTOLAN_ONNX_CASES`, made by `tests/scripts/onnx_cases.py`; those of ONNX Runtime's own operators in
+//! `ORTOLAN_CONTRIB_CASES`, made by `tests/scripts/contrib_cases.py`. Without its folder a test counts as ignored.
 //!
-//! `ORTOLAN_ONNX_CASES` names the folder that `tests/scripts/onnx_cases.py` makes; without it the test counts as ignored.
-//! `tests/expectations/conformance.txt` has the cases that are set aside, and how many have to pass: the number only rises.
+//! `tests/expectations` has the cases that are set aside, and how many have to pass: the numbers only rise.
+
+mod contrib;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use ortolan::host::Origin;
@@ -10,21 +13,32 @@ use ortolan_tests::place;
 use std::ffi::OsString;
 use std::path::Path;
 
-const FOLDER: &str = "ORTOLAN_ONNX_CASES";
-
 fn main() {
-    let folder = std::env::var_os(FOLDER);
-    let kind = if folder.is_none() { format!("needs {FOLDER}") } else { String::new() };
-    let ignored = folder.is_none();
-    let run = move || all_cases_end_as_expected(&folder.unwrap_or_default());
-    let trial = Trial::test("all_cases_end_as_expected", run).with_kind(kind).with_ignored_flag(ignored);
-    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit();
+    let trials = vec![
+        trial("all_cases_end_as_expected", "ORTOLAN_ONNX_CASES", |folder| {
+            end_as_expected(&folder.join("node"), "conformance.txt")
+        }),
+        trial("contrib_cases_end_as_expected", "ORTOLAN_CONTRIB_CASES", |folder| {
+            end_as_expected(folder, "contrib.txt")
+        }),
+        trial("every_contrib_operator_has_cases", "ORTOLAN_CONTRIB_CASES", contrib::every_operator_has_cases),
+    ];
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
-fn all_cases_end_as_expected(folder: &OsString) -> Result<(), Failed> {
-    let expected = place::root().join("tests/expectations/conformance.txt");
+/// A test over the folder that a variable names.
+fn trial(name: &str, variable: &str, run: fn(&Path) -> Result<(), Failed>) -> Trial {
+    let folder = std::env::var_os(variable);
+    let kind = if folder.is_none() { format!("needs {variable}") } else { String::new() };
+    let ignored = folder.is_none();
+    let run = move || run(Path::new(&folder.unwrap_or_default()));
+    Trial::test(name, run).with_kind(kind).with_ignored_flag(ignored)
+}
+
+fn end_as_expected(folder: &Path, expected: &str) -> Result<(), Failed> {
+    let expected = place::root().join("tests/expectations").join(expected);
     let mut args: Vec<OsString> = ["ortolan", "conformance"].map(OsString::from).into();
-    args.push(Path::new(folder).join("node").into());
+    args.push(folder.into());
     args.extend(["--threads", "1", "--expect"].map(OsString::from));
     args.push(expected.into());
     let ep = own();

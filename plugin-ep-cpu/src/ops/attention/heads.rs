@@ -27,7 +27,7 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    fn new(name: &str, dims: &[i64], heads: usize) -> Result<Self, Fault> {
+    pub fn new(name: &str, dims: &[i64], heads: usize) -> Result<Self, Fault> {
         match *dims {
             [batch, heads, len, width] => {
                 let [batch, heads, len, width] = [batch, heads, len, width].map(size);
@@ -88,9 +88,7 @@ impl Bound {
             let dims: Vec<_> = [0, 1, 2, 4, 5].iter().map(|&i| shapes.input(i)).collect();
             return Err(Fault::data(format!("Q, K, V and their past of {dims:?} do not fit each other")));
         }
-        (self.q, self.k, self.v, self.y) = (q, [past_k, k], [past_v, v], y);
-        self.total = past_k.len + k.len;
-        self.group = q.heads / k.heads.max(1);
+        self.lay(q, [past_k, k], [past_v, v], y, op.scale);
         self.bind_mask(op, shapes)?;
         for (output, heads, width) in [(1, k, k.size), (2, v, v.size)] {
             if !shapes.output(output).is_empty() {
@@ -104,13 +102,21 @@ impl Bound {
         if op.lengths {
             agree("nonpad_kv_seqlen", shapes.input_len(6), q.batch)?;
         }
-        self.scale = op.scale.unwrap_or(1.0 / (q.size.max(1) as f32).sqrt());
+        Ok(())
+    }
+
+    /// Places queries, keys and values of the past and of this call, and the output, which fit each other; without a mask.
+    pub fn lay(&mut self, q: Heads, k: [Heads; 2], v: [Heads; 2], y: Heads, scale: Option<f32>) {
+        (self.q, self.k, self.v, self.y) = (q, k, v, y);
+        self.total = k[0].len + k[1].len;
+        self.group = q.heads / k[1].heads.max(1);
+        (self.mask, self.masked) = ([0; 3], self.total);
+        self.scale = scale.unwrap_or(1.0 / (q.size.max(1) as f32).sqrt());
         self.span = if q.len == 1 { self.group } else { q.len }.max(1);
         let most = (BLOCK / self.total.max(1)).clamp(8, MOST_ROWS);
         let even = self.span.div_ceil(self.span.div_ceil(most));
         let worth = WORTH.div_ceil((self.span * self.total * q.size).max(1)).saturating_mul(self.span);
         self.rows = if self.span > most { even } else { worth.min(most) };
-        Ok(())
     }
 
     fn bind_mask(&mut self, op: &Attention, shapes: &Shapes<'_>) -> Result<(), Fault> {

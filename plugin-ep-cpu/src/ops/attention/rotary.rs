@@ -112,12 +112,14 @@ pub(super) fn rotary<T: Value<Wide = f32>>(op: &Rotary, bound: &Bound, args: &mu
     })?)
 }
 
-struct Turn<'a, T> {
-    x: &'a [T],
-    y: &'a mut [T],
-    cos: &'a [T],
-    sin: &'a [T],
-    neighbours: bool,
+/// Turns the pairs at the front of `x`, as many as there are angles; the rest stays as it is.
+pub(crate) struct Turn<'a, T> {
+    pub x: &'a [T],
+    pub y: &'a mut [T],
+    pub cos: &'a [T],
+    pub sin: &'a [T],
+    /// Pairs are neighbours; else the halves of what takes part.
+    pub neighbours: bool,
 }
 
 impl<T: Value<Wide = f32>> Kernel for Turn<'_, T> {

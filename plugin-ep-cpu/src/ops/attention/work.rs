@@ -12,17 +12,23 @@ use ortolan_ep_kit::{Args, Bool, Fault, size, split};
 use std::sync::{Mutex, PoisonError};
 
 /// All that the workers read.
-struct Work<'a> {
-    op: &'a Attention,
-    bound: &'a Bound,
-    q: &'a [f32],
-    k: [&'a [f32]; 2],
-    v: [&'a [f32]; 2],
-    added: &'a [f32],
-    seen: &'a [Bool],
-    lengths: &'a [i64],
+pub(crate) struct Work<'a> {
+    pub op: &'a Attention,
+    pub bound: &'a Bound,
+    pub q: &'a [f32],
+    pub k: [&'a [f32]; 2],
+    pub v: [&'a [f32]; 2],
+    pub added: &'a [f32],
+    pub seen: &'a [Bool],
+    /// Keys of each sequence; all of them if there are no lengths.
+    pub lengths: &'a [i64],
+    /// Where the first query of each sequence stands among the keys. Without any, it is behind the past, or the last query
+    /// of each length is the last key.
+    pub starts: &'a [i64],
+    /// A score of each head that weighs on the others without a value; none if empty.
+    pub sinks: &'a [f32],
     /// All scores are computed, seen or not.
-    whole: bool,
+    pub whole: bool,
 }
 
 /// Queries that are computed together: rows from `row` on of a head, or heads from `head` on that share their keys.
@@ -66,38 +72,17 @@ pub(crate) fn attention(op: &Attention, bound: &Bound, args: &mut Args<'_>) -> R
         added: if op.mask == Mask::Added { args.input(3) } else { &[] },
         seen: if op.mask == Mask::Seen { args.input(3) } else { &[] },
         lengths,
+        starts: &[],
+        sinks: &[],
         whole,
     };
     let scratch = args.scratch::<f32>();
-    let (turned, rest) = scratch.split_at_mut(bound.turned());
-    let workers = Workers::new(rest, bound.worker(op.isa));
-    let failed = Mutex::new(None);
-    let note = |done: Result<(), Fault>| {
-        if let Err(fault) = done {
-            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
-        }
-    };
     let shown = if whole { args.output::<f32>(3) } else { &mut [] };
-    split::rows(par, shown, bound.total, bound.rows, |worker, first, rows| {
-        workers.with(worker, |scratch| note(work.show(first, rows, scratch)));
-    })?;
-    let shown: &[f32] = shown;
-    let y = args.output::<f32>(0);
-    let to = if turned.is_empty() { &mut *y } else { &mut turned[..bound.queries() * bound.y.size] };
-    split::rows(par, to, bound.y.size, bound.rows, |worker, first, rows| {
-        workers.with(worker, |scratch| note(work.weigh(first, rows, shown, scratch)));
-    })?;
-    if let Some(fault) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        return Err(fault);
-    }
-    if !turned.is_empty() {
-        turn(par, turned, &bound.y, y)?;
-    }
-    Ok(())
+    work.run(par, args.output::<f32>(0), shown, scratch)
 }
 
 /// The past and what follows it, head by head.
-fn join(par: &dyn Parallel, from: [&[f32]; 2], heads: &[Heads; 2], to: &mut [f32]) -> Result<(), Fault> {
+pub(crate) fn join(par: &dyn Parallel, from: [&[f32]; 2], heads: &[Heads; 2], to: &mut [f32]) -> Result<(), Fault> {
     let (width, rows) = (heads[1].size, heads[0].len + heads[1].len);
     Ok(split::rows(par, to, width, crate::ops::GRAIN.div_ceil(width.max(1)), |_, first, piece| {
         for (k, y) in piece.chunks_exact_mut(width.max(1)).enumerate() {
@@ -124,6 +109,46 @@ fn turn(par: &dyn Parallel, from: &[f32], y: &Heads, to: &mut [f32]) -> Result<(
 }
 
 impl Work<'_> {
+    /// Computes the output, and what is shown of the scores if they are whole; `scratch` has as much as
+    /// [`Bound::scratch`] says.
+    pub fn run(&self, par: &dyn Parallel, y: &mut [f32], shown: &mut [f32], scratch: &mut [f32]) -> Result<(), Fault> {
+        let bound = self.bound;
+        let (turned, rest) = scratch.split_at_mut(bound.turned());
+        let workers = Workers::new(rest, bound.worker(self.op.isa));
+        let failed = Mutex::new(None);
+        let note = |done: Result<(), Fault>| {
+            if let Err(fault) = done {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+            }
+        };
+        split::rows(par, shown, bound.total, bound.rows, |worker, first, rows| {
+            workers.with(worker, |scratch| note(self.show(first, rows, scratch)));
+        })?;
+        let shown: &[f32] = shown;
+        let to = if turned.is_empty() { &mut *y } else { &mut turned[..bound.queries() * bound.y.size] };
+        split::rows(par, to, bound.y.size, bound.rows, |worker, first, rows| {
+            workers.with(worker, |scratch| note(self.weigh(first, rows, shown, scratch)));
+        })?;
+        if let Some(fault) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            return Err(fault);
+        }
+        if turned.is_empty() { Ok(()) } else { turn(par, turned, &bound.y, y) }
+    }
+
+    /// Puts one number in place of the scores that are shown of keys out of reach.
+    pub fn cover(&self, par: &dyn Parallel, shown: &mut [f32], with: f32) -> Result<(), Fault> {
+        let b = self.bound;
+        let grain = crate::ops::GRAIN.div_ceil(b.total.max(1));
+        Ok(split::rows(par, shown, b.total, grain, |_, first, rows| {
+            for (k, row) in rows.chunks_exact_mut(b.total.max(1)).enumerate() {
+                let at = first + k;
+                let reach = self.reach(at / (b.q.heads * b.q.len), at % b.q.len);
+                row[..reach.start].fill(with);
+                row[reach.end..].fill(with);
+            }
+        })?)
+    }
+
     /// The scores of rows of queries, as far as output 3 shows them.
     fn show(&self, first: usize, mut rows: &mut [f32], scratch: &mut [f32]) -> Result<(), Fault> {
         let (_, products) = scratch.split_at_mut(self.bound.scores());
@@ -185,7 +210,11 @@ impl Work<'_> {
         let b = self.bound;
         let valid = self.lengths.get(batch).map_or(b.total, |&n| size(n));
         // Below 2^62, as all of these count elements.
-        let before = if self.lengths.is_empty() { b.k[0].len as i64 } else { valid as i64 - b.q.len as i64 };
+        let before = match self.starts.get(batch) {
+            Some(&start) => start,
+            None if self.lengths.is_empty() => b.k[0].len as i64,
+            None => valid as i64 - b.q.len as i64,
+        };
         let at = before + row as i64;
         let [left, right] = self.op.window.map(|n| n.map(|n| i64::try_from(n).unwrap_or(i64::MAX)));
         let start = left.map_or(0, |n| size(at.saturating_sub(n).max(0)));
@@ -264,7 +293,7 @@ impl Work<'_> {
                 self.bias(mask + reach.start, own.clone(), row);
             }
             if passes(Stage::Soft) {
-                self.soften(mask + reach.start, own, row);
+                self.soften(mask + reach.start, own, row, self.sinks.get(head).copied());
             }
         }
     }
@@ -294,7 +323,7 @@ impl Work<'_> {
     }
 
     /// Weights of the keys in reach; all 0 if none of them is seen.
-    fn soften(&self, mask: usize, own: Range<usize>, row: &mut [f32]) {
+    fn soften(&self, mask: usize, own: Range<usize>, row: &mut [f32], sink: Option<f32>) {
         row[..own.start].fill(0.0);
         row[own.end..].fill(0.0);
         let (row, len, isa) = (&mut row[own.clone()], own.len(), self.op.isa);
@@ -307,7 +336,8 @@ impl Work<'_> {
         if most == f32::NEG_INFINITY {
             return row.fill(0.0);
         }
-        let sum = simd::exp_sub_sum_in_place(isa, row, most);
+        let most = sink.map_or(most, |sink| most.max(sink));
+        let sum = simd::exp_sub_sum_in_place(isa, row, most) + sink.map_or(0.0, |sink| (sink - most).exp());
         simd::map_binary_in_place(isa, &ops::Div, row, Operand::Scalar(sum));
     }
 }

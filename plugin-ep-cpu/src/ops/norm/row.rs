@@ -4,21 +4,21 @@ use crate::ops::lane::Side;
 use crate::simd::{self, Isa, Kernel, Simd};
 
 /// No lower bound.
-pub(super) const NONE: f32 = f32::NEG_INFINITY;
+pub(in crate::ops) const NONE: f32 = f32::NEG_INFINITY;
 
 /// Mean of the values; NaN for none.
-pub(super) fn mean(isa: Isa, x: &[f32]) -> f32 {
+pub(in crate::ops) fn mean(isa: Isa, x: &[f32]) -> f32 {
     simd::sum(isa, x) / x.len() as f32 // a length beyond 2^24 is rounded as the sum is
 }
 
 /// Mean of `(x - mean)^2`; NaN for none.
-pub(super) fn variance(isa: Isa, x: &[f32], mean: f32) -> f32 {
+pub(in crate::ops) fn variance(isa: Isa, x: &[f32], mean: f32) -> f32 {
     simd::sum_squares(isa, x, mean) / x.len() as f32 // as above
 }
 
 /// `y = max((x - mean) * inverse * scale + bias, floor)`; NaN stays NaN.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Affine<'a> {
+pub(in crate::ops) struct Affine<'a> {
     pub mean: f32,
     pub inverse: f32,
     pub scale: Side<'a, f32>,
@@ -30,7 +30,7 @@ pub(super) struct Affine<'a> {
 ///
 /// # Panics
 /// When a slice is shorter than `y`.
-pub(super) fn affine(isa: Isa, x: Option<&[f32]>, y: &mut [f32], affine: Affine<'_>) {
+pub(in crate::ops) fn affine(isa: Isa, x: Option<&[f32]>, y: &mut [f32], affine: Affine<'_>) {
     isa.dispatch(Run { x, y, affine });
 }
 

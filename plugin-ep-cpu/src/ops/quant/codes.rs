@@ -12,7 +12,7 @@ pub(super) const CODES: u64 =
     FLOAT_CODES | set(&[DType::U8, DType::I8, DType::U16, DType::I16, DType::U4, DType::I4, DType::U2, DType::I2]);
 
 /// A type of codes of whole bytes.
-pub(super) trait Code: Element + Send + Sync {
+pub(crate) trait Code: Element + Send + Sync {
     /// The least value.
     const LOW: i32;
     /// The greatest value.

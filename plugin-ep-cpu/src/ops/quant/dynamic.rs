@@ -87,7 +87,7 @@ impl Op for Dynamic {
 }
 
 /// Elements whose limits are found together.
-const BLOCK: usize = GRAIN;
+pub(crate) const BLOCK: usize = GRAIN;
 
 pub(super) fn dynamic_quantize(op: &Dynamic, len: &usize, args: &mut Args<'_>) -> Result<(), Fault> {
     let (x, par) = (args.input::<f32>(0), args.par());
@@ -107,7 +107,7 @@ pub(super) fn dynamic_quantize(op: &Dynamic, len: &usize, args: &mut Args<'_>) -
 }
 
 /// The scale of all of `x`; `limits` holds two values for each block.
-fn scale_of(isa: Isa, x: &[f32], limits: &mut [f32], par: &dyn Parallel) -> Result<Scale, Stopped> {
+pub(crate) fn scale_of(isa: Isa, x: &[f32], limits: &mut [f32], par: &dyn Parallel) -> Result<Scale, Stopped> {
     split::rows(par, limits, 2, 1, |_, first, piece| {
         for (k, to) in piece.chunks_exact_mut(2).enumerate() {
             let block = &x[(first + k) * BLOCK..];

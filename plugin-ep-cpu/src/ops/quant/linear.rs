@@ -222,7 +222,7 @@ fn at<T: Copy>(side: Side<'_, T>, k: usize) -> T {
 
 /// The code of a quotient. Limits come first: an integer zero point does not change how they round.
 #[inline(always)]
-fn code<Q: Code>(x: f32, zero: i32) -> Q {
+pub(crate) fn code<Q: Code>(x: f32, zero: i32) -> Q {
     let (low, high) = ((Q::LOW - zero) as f32, (Q::HIGH - zero) as f32); // at most 17 bits
     let x = if x > low { x } else { low }; // NaN becomes the lower limit
     let x = if x < high { x } else { high };

@@ -14,26 +14,35 @@ use ortolan_ep_kit::{
 
 /// What both operators share: two matrices of bytes, or batches of them.
 #[derive(Debug, Clone, Copy)]
-struct Sides {
-    isa: Isa,
-    signed: [bool; 2],
+pub(crate) struct Sides {
+    pub isa: Isa,
+    pub signed: [bool; 2],
     packed: bool,
 }
 
 /// Sizes of the products, and where their operands lie.
 #[derive(Debug, Default)]
-pub(super) struct Products {
-    m: usize,
-    n: usize,
-    k: usize,
+pub(crate) struct Products {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
     /// Matrices of A and B under those of the output.
     batch: Broadcast<2>,
     /// Bytes for a right side that is packed in each run.
     packing: usize,
+    /// Values of all left sides.
+    left: usize,
+}
+
+impl Products {
+    /// Values of all left sides.
+    pub fn left_len(&self) -> usize {
+        self.left
+    }
 }
 
 impl Sides {
-    fn parse(node: &NodeView<'_>, b: usize) -> Result<Sides, Reject> {
+    pub fn parse(node: &NodeView<'_>, b: usize) -> Result<Sides, Reject> {
         let signed = |i: usize| node.needs(i).map(|v| v.dtype() as u32 == DType::I8 as u32);
         for (i, name) in [(0, "A"), (b, "B")] {
             if node.needs(i)?.rank() == 0 {
@@ -43,7 +52,7 @@ impl Sides {
         Ok(Sides { isa: Cpu::of(node).isa, signed: [signed(0)?, signed(b)?], packed: false })
     }
 
-    fn bind(&self, products: &mut Products, [a, b, y]: [&[i64]; 3], rows_differ: bool) -> Result<(), Fault> {
+    pub fn bind(&self, products: &mut Products, [a, b, y]: [&[i64]; 3], rows_differ: bool) -> Result<(), Fault> {
         let misfit = || Fault::data(format!("{a:?} times {b:?} is not {y:?}"));
         let (a_batch, (mut m, k)) = match *a {
             [] => return Err(misfit()),
@@ -68,21 +77,21 @@ impl Sides {
             m *= products.batch.total;
             products.batch = Broadcast::default();
         }
-        (products.m, products.n, products.k) = (m, n, k);
+        (products.m, products.n, products.k, products.left) = (m, n, k, count(a));
         products.packing = if self.packed { 0 } else { PackedB::new(self.isa, k, n).size() };
         Ok(())
     }
 
-    fn gemm(&self, products: &Products) -> IGemm {
+    pub fn gemm(&self, products: &Products) -> IGemm {
         IGemm::new(self.isa, products.m, products.n, products.k)
     }
 
-    fn scratch(&self, products: &Products) -> usize {
+    pub fn scratch(&self, products: &Products) -> usize {
         self.gemm(products).scratch_len().saturating_add(products.packing)
     }
 
     /// A plan for a constant right side that is one matrix.
-    fn pack(&mut self, source: &WeightSource<'_>) -> Option<Pack> {
+    pub fn pack(&mut self, source: &WeightSource<'_>) -> Option<Pack> {
         let &[k, n] = source.dims else { return None };
         let layout = PackedB::new(self.isa, size(k), size(n));
         let format = fnv(fnv(FNV, b"igemm b"), &[layout.format(), u8::from(self.signed[1])]);
@@ -90,7 +99,7 @@ impl Sides {
         Some(Pack { format, bytes: layout.size(), from_base: false })
     }
 
-    fn fill(&self, weight: &Weight<'_>, to: &mut [u8]) -> Result<(), Fault> {
+    pub fn fill(&self, weight: &Weight<'_>, to: &mut [u8]) -> Result<(), Fault> {
         let &[k, n] = weight.dims else { return Err(Fault::data("a packed matrix has two dimensions")) };
         let layout = PackedB::new(self.isa, size(k), size(n));
         let b = Bytes { data: weight.bytes(), signed: self.signed[1] };
@@ -99,7 +108,7 @@ impl Sides {
     }
 
     /// Calls `run` for each product of a batch with both sides and the values of its output.
-    fn each<'a>(
+    pub fn each<'a>(
         &self,
         products: &Products,
         (a, b): (&'a [u8], &'a [u8]),
@@ -108,7 +117,7 @@ impl Sides {
         par: &dyn Parallel,
         mut run: impl FnMut(Left<'_>, Right<'_>, core::ops::Range<usize>, &mut [u8]) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        let &Products { m, n, k, ref batch, packing } = products;
+        let &Products { m, n, k, ref batch, packing, .. } = products;
         let layout = PackedB::new(self.isa, k, n);
         let (packing, scratch) = scratch.split_at_mut(packing);
         let mut last = None;
@@ -141,7 +150,7 @@ fn place(batch: &Broadcast<2>, mut at: usize) -> [usize; 2] {
 }
 
 /// Zero points as bytes: none, one for all, or one for each row or column.
-fn zero<'a>(args: &Args<'a>, input: usize, signed: bool) -> Zero<'a> {
+pub(crate) fn zero<'a>(args: &Args<'a>, input: usize, signed: bool) -> Zero<'a> {
     match args.input_if::<u8>(input) {
         None => Zero::All(0),
         Some(data) => match (Bytes { data, signed }, data.len()) {
@@ -152,7 +161,7 @@ fn zero<'a>(args: &Args<'a>, input: usize, signed: bool) -> Zero<'a> {
 }
 
 /// Checks that an input has one element, or one for each of so many.
-fn one_or_each(shapes: &Shapes<'_>, input: usize, name: &str, count: usize) -> Result<(), Fault> {
+pub(crate) fn one_or_each(shapes: &Shapes<'_>, input: usize, name: &str, count: usize) -> Result<(), Fault> {
     match shapes.has(input) && shapes.input_len(input) != 1 {
         true => agree(name, shapes.input_len(input), count),
         false => Ok(()),
@@ -245,7 +254,7 @@ fn is_row(value: &ValueView<'_>, out: &ValueView<'_>) -> bool {
 }
 
 /// Integers are multiplied about three times as fast as floats.
-fn integer_cost(node: &NodeView<'_>) -> Cost {
+pub(crate) fn integer_cost(node: &NodeView<'_>) -> Cost {
     let (Some(a), Some(y)) = (node.input(0), node.output(0)) else { return Cost::UNKNOWN };
     let k = a.rank().checked_sub(1).and_then(|axis| a.dim(axis)).map_or(f64::NAN, |k| k as f64);
     cost::products(node, y.elements() * k / 3.0)

@@ -7,7 +7,7 @@ use crate::simd::{Math, Simd, UnaryOp};
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident = |$s:ident, $x:ident| $e:expr;)*) => { $(
         $(#[$doc])*
-        pub(super) struct $name;
+        pub(in crate::ops) struct $name;
         impl UnaryOp for $name {
             #[inline(always)]
             fn apply<S: Simd>(&self, $s: S, $x: S::F32) -> S::F32 {
@@ -37,7 +37,7 @@ ops! {
 macro_rules! with {
     ($($(#[$doc:meta])* $name:ident { $($field:ident),+ } = |$s:ident, $x:ident| $e:expr;)*) => { $(
         $(#[$doc])*
-        pub(super) struct $name {
+        pub(in crate::ops) struct $name {
             $(pub $field: f32),+
         }
         impl UnaryOp for $name {
