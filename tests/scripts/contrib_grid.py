@@ -3,6 +3,7 @@
 A generated case that ONNX Runtime refuses is a mistake of the grid and ends the script.
 """
 
+import ml_dtypes
 import numpy as np
 
 from contrib_cases import Cases, Draw
@@ -407,6 +408,253 @@ def quantized_networks(cases: Cases):
                     add("_columns", [x, w, r, bias, None, None, None, None, *columns])
 
 
+def attentions(cases: Cases):
+    sizes = {"one": (1, 1, 1, 4, 3), "small": (2, 3, 2, 4, 5), "wide": (1, 9, 4, 16, 64), "long": (2, 70, 2, 8, 16)}
+    for name, (batch, length, heads, size, width) in sizes.items():
+        d = Draw(f"attention {name}")
+        row = heads * size
+        x, w, bias = d.floats(batch, length, width), d.floats(width, 3 * row, scale=0.3), d.floats(3 * row)
+        ends = d.ints(1, length + 1, batch, dtype=I32)
+        keys = d.ints(0, 2, batch, length, dtype=I32)
+        keys[:, 0] = 1
+        pairs = d.ints(0, 2, batch, length, length, dtype=I32)
+        pairs[:, :, 0] = 1
+        past = d.floats(2, batch, heads, 4, size)
+        base = dict(num_heads=heads)
+        add = lambda more, inputs, outs=(F32,), constant=(), **attrs: cases.add("Attention", name + more, inputs, outs, constant, **(base | attrs))
+        add("", [x, w, bias])
+        add("_no_bias", [x, w, None])
+        add("_causal", [x, w, bias], unidirectional=1)
+        add("_scale", [x, w, bias], scale=0.21)
+        add("_constant", [x, w, bias], constant=(1, 2))
+        add("_ends", [x, w, bias, ends])
+        add("_ends_starts", [x, w, bias, np.concatenate([ends, ends - 1])])
+        add("_ends_and_more", [x, w, bias, np.concatenate([ends, ends - 1, d.ints(0, 9, batch + 2, dtype=I32)])])
+        add("_keys", [x, w, bias, keys])
+        add("_keys_causal", [x, w, bias, keys], unidirectional=1)
+        add("_pairs", [x, w, bias, pairs])
+        add("_filter", [x, w, bias, keys * 0], mask_filter_value=-3.0)
+        add("_present", [x, w, bias], (F32, F32))
+        add("_past", [x, w, bias, None, past], (F32, F32))
+        add("_past_causal", [x, w, bias, None, past], (F32, F32), unidirectional=1)
+        seen = np.concatenate([np.ones((batch, 4), I32), keys], 1)
+        add("_past_keys", [x, w, bias, seen, past], (F32, F32), unidirectional=1)
+        add("_past_ends", [x, w, bias, ends + 4, past], (F32, F32))
+        for more, dims in {"one": (1, 1), "heads": (1, heads), "batch": (batch, 1), "all": (batch, heads)}.items():
+            add(f"_added_{more}", [x, w, bias, None, None, d.floats(*dims, length, length)])
+        add("_added_keys", [x, w, bias, keys, None, d.floats(1, heads, length, length)], unidirectional=1)
+        half = size // 2
+        own = [row, row, heads * half]
+        add("_widths", [x, d.floats(width, sum(own)), d.floats(sum(own))], qkv_hidden_sizes=own)
+        for kinds, (left, right) in {"uint8_uint8": (U8, U8), "uint8_int8": (U8, I8)}.items():
+            d = Draw(f"qattention {name} {kinds}")
+            codes_x, codes_w = codes(d, left, batch, length, width), codes(d, right, width, 3 * row)
+            scales, zeros = d.between(0.0005, 0.002, 3 * row), codes(d, right, 3 * row)
+            add = lambda more, inputs, outs=(F32,), constant=(), **attrs: cases.add(
+                "QAttention", f"{name}_{kinds}{more}", inputs, outs, constant, **(base | attrs)
+            )
+            quantity = [bias, one(0.01), one(0.001)]
+            zero = [one(120, left), one(3, right)]
+            add("", [codes_x, codes_w, *quantity])
+            add("_zeros", [codes_x, codes_w, *quantity, None, *zero])
+            add("_columns", [codes_x, codes_w, bias, one(0.01), scales, ends, zero[0], zeros], constant=(1, 2, 3, 4, 6, 7))
+            add("_keys", [codes_x, codes_w, *quantity, keys, *zero], unidirectional=1)
+            add("_scale", [codes_x, codes_w, *quantity, None, *zero], scale=0.1)
+            add("_past", [codes_x, codes_w, *quantity, None, *zero, past], (F32, F32), unidirectional=1)
+            add("_present", [codes_x, codes_w, *quantity, None, *zero], (F32, F32))
+
+
+def multi_heads(cases: Cases):
+    sizes = {"one": (1, 1, 1, 1, 4, 4), "small": (2, 3, 5, 2, 4, 3), "wide": (1, 9, 9, 4, 16, 16), "long": (2, 70, 33, 2, 8, 24)}
+    for name, (batch, length, keys, heads, size, value) in sizes.items():
+        d = Draw(f"multi {name}")
+        row, wide = heads * size, heads * value
+        q, k, v, other = d.floats(batch, length, row), d.floats(batch, keys, row), d.floats(batch, keys, wide), d.floats(batch, keys, row)
+        bias = d.floats(row + row + wide)
+        by_heads = [np.ascontiguousarray(x.reshape(batch, keys, heads, size).swapaxes(1, 2)) for x in (k, other)]
+        ends = d.ints(1, keys + 1, batch, dtype=I32)
+        seen = d.ints(0, 2, batch, keys, dtype=I32)
+        pairs = d.ints(0, 2, batch, length, keys, dtype=I32)
+        seen[:, 0], pairs[:, :, 0] = 1, 1
+        past, biases = [d.floats(batch, heads, 6, size), d.floats(batch, heads, 6, size)], d.floats(3 * row)
+        base, three, four = dict(num_heads=heads), (F32, F32, F32), (F32, F32, F32, F32)
+        add = lambda more, inputs, outs=(F32,), constant=(), **attrs: cases.add(
+            "MultiHeadAttention", name + more, inputs, outs, constant, **(base | attrs)
+        )
+        add("", [q, k, v])
+        add("_bias", [q, k, v, bias])
+        add("_constant", [q, k, v, bias], constant=(3,))
+        add("_heads", [q, *by_heads])
+        add("_heads_bias", [q, *by_heads, d.floats(3 * row)])
+        add("_ends", [q, k, v, None, ends])
+        add("_more_ends", [q, k, v, None, np.concatenate([ends, d.ints(0, 9, 2 * batch + 2, dtype=I32)])])
+        add("_keys", [q, k, v, bias, seen])
+        add("_pairs", [q, k, v, None, pairs])
+        add("_filter", [q, k, v, None, seen * 0], mask_filter_value=-3.0)
+        add("_scale", [q, k, v], scale=0.21)
+        for more, dims in {"one": (1, 1), "heads": (1, heads), "batch": (batch, 1), "all": (batch, heads)}.items():
+            add(f"_added_{more}", [q, k, v, None, None, d.floats(*dims, length, keys)])
+        add("_added_keys", [q, k, v, None, seen, d.floats(1, heads, length, keys)])
+        add("_present", [q, k, v], three)
+        add("_present_bias", [q, k, v, bias], three)
+        add("_scores", [q, k, v], four)
+        add("_scores_mask", [q, k, v, bias, seen], (F32, None, None, F32))
+        add("_past", [q, k, other, None, None, None, *past], three)
+        add("_past_bias", [q, k, other, biases, np.concatenate([np.ones((batch, 6), I32), seen], 1), d.floats(1, 1, length, keys + 6), *past], three)
+        if length == keys:  # ONNX Runtime lets the last query see all keys, wherever it stands
+            add("_causal", [q, k, v], unidirectional=1)
+            add("_causal_scores", [q, k, v], (F32, None, None, F32), unidirectional=1)
+            add("_causal_past", [q, k, other, biases, None, None, *past], three, unidirectional=1)
+
+
+def grouped(cases: Cases):
+    sizes = {"one": (1, 1, 1, 1, 16), "small": (2, 3, 4, 2, 16), "wide": (2, 17, 6, 2, 32), "long": (1, 70, 4, 4, 16)}
+    for name, (batch, length, heads, kept, size) in sizes.items():
+        for kind in (F32, F16):
+            if kind is F16 and name == "long":
+                continue
+            d = Draw(f"group {name}")
+            end = f"{name}_{np.dtype(kind).name}"
+            floats = lambda *dims: d.floats(*dims, dtype=kind)
+            q, k, v = floats(batch, length, heads * size), floats(batch, length, kept * size), floats(batch, length, kept * size)
+            base, three, four = dict(num_heads=heads, kv_num_heads=kept), (kind,) * 3, (kind,) * 4
+            add = lambda more, inputs, outs=three, **attrs: cases.add("GroupQueryAttention", end + more, inputs, outs, **(base | attrs))
+            lens = lambda n: np.full(batch, n - 1, I32)
+            prompt = [None, None, lens(length), one(length, I32)]
+            angles = d.between(-3, 3, length + 20, size // 2)
+            if kind is F16:  # ONNX Runtime rounds what is turned; quarter turns need no rounding
+                angles = d.ints(-4, 5, *angles.shape) * (np.pi / 2)
+            caches = [np.round(f(angles), 0 if kind is F16 else 9).astype(kind) for f in (np.cos, np.sin)]
+            add("", [q, k, v, *prompt])
+            add("_list", [q, k, v, None, None, lens(length), np.array([length], I32)])
+            add("_packed", [np.concatenate([q, k, v], -1), None, None, *prompt])
+            add("_scale", [q, k, v, *prompt], scale=0.3)
+            add("_window", [q, k, v, *prompt], local_window_size=2)
+            add("_cap", [q, k, v, *prompt], softcap=1.5)
+            add("_both_ways", [q, k, v, *prompt], causal=0)
+            add("_smooth", [q, k, v, *prompt], smooth_softmax=1)
+            add("_sink", [q, k, v, *prompt, None, None, None, None, floats(heads)])
+            add("_added", [q, k, v, *prompt, None, None, None, floats(batch, heads, length, length)])
+            add("_turned", [q, k, v, *prompt, *caches], do_rotary=1)
+            add("_turned_pairs", [q, k, v, *prompt, *caches], do_rotary=1, rotary_interleaved=1)
+            add("_turned_packed", [np.concatenate([q, k, v], -1), None, None, *prompt, *caches], do_rotary=1)
+            if size >= 32:
+                add("_turned_part", [q, k, v, *prompt, *(c[:, :8].copy() for c in caches)], do_rotary=1)
+            for out in (1, 2):
+                add(f"_scores_{out}", [q, k, v, *prompt], four, qk_output=out)
+                add(f"_scores_{out}_more", [q, k, v, *prompt, None, None, None, floats(1, 1, length, length)], four, qk_output=out, softcap=2.0)
+            one_q, one_k, one_v = (x[:, :1].copy() for x in (q, k, v))
+            past = [floats(batch, kept, 7, size) for _ in range(2)]
+            room = [np.pad(x, ((0, 0), (0, 0), (0, 5), (0, 0))) for x in past]
+            token = [lens(8), one(8, I32)]
+            add("_token", [one_q, one_k, one_v, *past, *token])
+            add("_token_room", [one_q, one_k, one_v, *room, *token])
+            add("_token_uneven", [one_q, one_k, one_v, *past, np.arange(7, 7 - batch, -1).astype(I32), one(8, I32)])
+            add("_token_window", [one_q, one_k, one_v, *room, *token], local_window_size=3)
+            add("_token_turned", [one_q, one_k, one_v, *past, *token, *caches], do_rotary=1)
+            add("_token_places", [one_q, one_k, one_v, *past, *token, *caches, np.full((batch, 1), 7, I64)], do_rotary=1)
+            add("_token_added", [one_q, one_k, one_v, *past, *token, None, None, None, floats(batch, 1, 1, 8)])
+            add("_token_packed", [np.concatenate([one_q, one_k, one_v], -1), None, None, *past, *token, *caches], do_rotary=1)
+            add("_token_scores", [one_q, one_k, one_v, *past, *token], four, qk_output=2)
+            if batch == 1 and length > 1:
+                add("_chunk", [q, k, v, *past, lens(length + 7), one(length + 7, I32)])
+                add("_chunk_turned", [q, k, v, *past, lens(length + 7), one(length + 7, I32), *caches], do_rotary=1)
+
+
+def rotated(cases: Cases):
+    for name, (batch, length, heads, size) in {"one": (1, 1, 1, 4), "small": (2, 3, 2, 8), "wide": (1, 17, 4, 64), "empty": (0, 2, 2, 4)}.items():
+        for kind in (F32, F16):
+            d = Draw(f"rotary {name}")
+            x = d.floats(batch, length, heads * size, dtype=kind)
+            by_heads = np.ascontiguousarray(x.reshape(batch, length, heads, size).swapaxes(1, 2))
+            angles = d.between(-3, 3, 40, size // 2)
+            cos, sin = np.cos(angles).astype(kind), np.sin(angles).astype(kind)
+            part = [cos[:, : size // 4].copy(), sin[:, : size // 4].copy()]
+            places, first = d.ints(0, 40, batch, length), np.array([5], I64)
+            end = f"{name}_{np.dtype(kind).name}"
+            for pairs in (0, 1):
+                add = lambda more, inputs, **attrs: cases.add(
+                    "RotaryEmbedding", f"{end}_{pairs}{more}", inputs, (kind,), interleaved=pairs, **attrs
+                )
+                add("", [x, places, cos, sin])
+                add("_first", [x, first, cos, sin])
+                add("_heads", [by_heads, places, cos, sin])
+                add("_heads_first", [by_heads, first, cos, sin])
+                add("_count", [x, places, cos, sin], num_heads=heads)
+                add("_part", [x, places, *part], num_heads=heads, rotary_embedding_dim=size // 2)
+                add("_heads_part", [by_heads, places, *part], num_heads=heads, rotary_embedding_dim=size // 2)
+            cases.add("RotaryEmbedding", f"{end}_constant", [x, places, cos, sin], (kind,), constant=(2, 3))
+
+
+def packed_products(cases: Cases):
+    sizes = {"one": (1, 16, 1, 16), "odd": (3, 40, 5, 16), "few": (4, 256, 33, 32), "many": (19, 96, 300, 32), "wide": (1, 320, 65, 128)}
+    for name, (rows, k, n, block) in sizes.items():
+        for kind in (F32, F16):
+            for bits in (2, 4, 8):
+                d = Draw(f"bits {name} {bits}")
+                blocks = -(-k // block)
+                a, bias = d.floats(rows, k, dtype=kind), d.floats(n, dtype=kind)
+                b = codes(d, U8, n, blocks, block * bits // 8)
+                scales = d.between(0.001, 0.02, n, blocks, dtype=kind)
+                zeros = codes(d, U8, n, -(-blocks * bits // 8))
+                floats = d.between(0, 2**bits - 1, n, blocks, dtype=kind)
+                base = dict(K=k, N=n, bits=bits, block_size=block)
+                end = f"{name}_{np.dtype(kind).name}_{bits}"
+                add = lambda more, inputs, constant=(), **attrs: cases.add(
+                    "MatMulNBits", end + more, inputs, (kind,), constant, **(base | attrs)
+                )
+                add("", [a, b, scales])
+                add("_zeros", [a, b, scales, zeros], accuracy_level=1)
+                add("_bias", [a, b, scales, zeros, None, bias], constant=(1, 2, 3, 5))
+                add("_flat", [a[None], b, scales.reshape(-1), zeros.reshape(-1)])
+                if kind is F32:
+                    if bits < 8:
+                        add("_float_zeros", [a, b, scales, floats])
+                    if bits == 4:
+                        groups = d.rng.permutation(np.arange(k) // block).astype(I32)
+                        add("_groups", [a, b, scales, None, groups])
+                        add("_groups_zeros", [a, b, scales, zeros, groups, bias])
+                add("_none", [a, b[:, :0], scales, None, None, bias])
+    cases.add("MatMulNBits", "empty", [np.zeros((0, 16), F32), np.zeros((2, 1, 8), U8), np.ones((2, 1), F32)], K=16, N=2, bits=4, block_size=16)
+
+
+def gathered(cases: Cases):
+    for kind in (F32, F16):
+        for whole in (I32, I64):
+            d = Draw("blocks")
+            index = d.ints(-6, 6, 2, 3, dtype=whole)
+            end = f"{np.dtype(kind).name}_{np.dtype(whole).name}"
+            base = dict(gather_axis=0, quantize_axis=1, block_size=16)
+            scales = d.between(0.01, 0.2, 6, 3, dtype=kind)
+            add = lambda more, inputs, constant=(0, 2, 3), **attrs: cases.add(
+                "GatherBlockQuantized", end + more, inputs, (kind,), [k for k in constant if k < len(inputs)], **(base | attrs)
+            )
+            for bits in (2, 4, 8):
+                data = codes(d, U8, 6, 40 * bits // 8)
+                zeros = codes(d, U8, 6, -(-3 * bits // 8))
+                add(f"_bytes_{bits}", [data, index, scales], bits=bits)
+                add(f"_bytes_{bits}_zeros", [data, index, scales, zeros], bits=bits)
+            add("_outside", [data, np.array([7, 0, -7], whole), scales], bits=8)
+            add("_none", [data, np.zeros((0, 2), whole), scales], bits=8)
+            add("_scalar", [data, np.array(3, whole), scales], bits=8)
+            for name, number, low in (("uint4", ml_dtypes.uint4, 0), ("int4", ml_dtypes.int4, -8)):
+                data = d.ints(low, low + 16, 6, 40).astype(number)
+                zeros = d.ints(low, low + 16, 6, 3).astype(number)
+                add(f"_{name}", [data, index, scales], bits=4)
+                add(f"_{name}_zeros", [data, index, scales, zeros], bits=4)
+                cube = d.ints(low, low + 16, 2, 6, 33).astype(number)
+                cube_scales, cube_zeros = d.between(0.01, 0.2, 2, 6, 3, dtype=kind), d.ints(low, low + 16, 2, 6, 3).astype(number)
+                add(f"_{name}_middle", [cube, index, cube_scales, cube_zeros], bits=4, gather_axis=1, quantize_axis=2)
+                across, across_scales = d.ints(low, low + 16, 33, 6).astype(number), d.between(0.01, 0.2, 3, 6, dtype=kind)
+                add(f"_{name}_across", [across, index, across_scales], bits=4, gather_axis=1, quantize_axis=0)
+                add(f"_{name}_same", [across, index, across_scales], bits=4, gather_axis=0, quantize_axis=0)
+            for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn"):
+                data = d.between(-4, 4, 6, 40).astype(getattr(ml_dtypes, name))
+                add(f"_{name}", [data, index, scales])
+                add(f"_{name}_row", [data, index, scales[:, :1].copy()], block_size=0)
+                add(f"_{name}_one", [data, index, scales[:1].copy()])
+
+
 FAMILIES = {
     "gelus": gelus,
     "norms": norms,
@@ -418,4 +666,10 @@ FAMILIES = {
     "quantized_elements": quantized_elements,
     "quantized_pools": quantized_pools,
     "quantized_networks": quantized_networks,
+    "attentions": attentions,
+    "multi_heads": multi_heads,
+    "grouped": grouped,
+    "rotated": rotated,
+    "packed_products": packed_products,
+    "gathered": gathered,
 }

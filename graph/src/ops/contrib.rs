@@ -236,15 +236,17 @@ fn matmul_nbits(cx: &mut InferCx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As Gather, in the type of the scales; bytes hold two 4-bit numbers along the last axis.
+/// As Gather, in the type of the scales; bytes hold several numbers of fewer bits along the last axis.
 fn gather_block(cx: &mut InferCx<'_>) -> Result<()> {
     let Some(dtype) = cx.dtype(2) else { return Ok(()) };
     let dims = match (cx.dims(0), cx.dims(1)) {
         (Some(mut x), Some(indices)) => {
             let axis = cx.axis(cx.attr_int("gather_axis").unwrap_or(0), x.len())?;
-            if cx.dtype(0) == Some(DType::U8) && cx.attr_int("bits").unwrap_or(4) == 4 {
-                let (two, last) = (cx.int(2), x.len() - 1);
-                x[last] = cx.exprs.mul(x[last], two);
+            if cx.dtype(0) == Some(DType::U8)
+                && let bits @ 1..=8 = cx.attr_int("bits").unwrap_or(4)
+            {
+                let (codes, last) = (cx.int(8 / bits), x.len() - 1);
+                x[last] = cx.exprs.mul(x[last], codes);
             }
             Some(x[..axis].iter().chain(&indices).chain(&x[axis + 1..]).copied().collect())
         }

@@ -2,25 +2,31 @@
 //! blocks of the standard's families. Those that differ from a standard operator by their name only are rows of that family.
 
 mod attention;
+mod blocks;
 mod distance;
 mod embed;
 mod fused;
 mod gelu;
 mod inverse;
+mod nbits;
 mod quant;
 mod skip;
 
 use super::float::F32;
 use super::narrow::{Bf16, F16};
+use super::quant::FLOAT_CODES;
 use attention::group::{Group, group};
 use attention::multi::{Multi, multi};
 use attention::projected::{Projected, projected, qprojected};
 use attention::rotary::rotary;
+use blocks::blocks;
 use distance::distance;
 use embed::embed;
 use fused::{FusedConv, FusedGemm, FusedMatMul, fused_conv, fused_gemm, fused_matmul, fused_matmul_plain};
 use gelu::{Biased, biased};
 use inverse::inverse;
+use nbits::{NBits, nbits};
+use ortolan_ep_kit::element::set;
 use ortolan_ep_kit::{DType, Kernel, Runs, Slot, any, typed, widened};
 use quant::element::{one, pair};
 use quant::gemm::qgemm;
@@ -48,12 +54,17 @@ pub const KERNELS: &[Kernel] = &[
     ms("FusedMatMul", "fusedmatmul", any!(fused_matmul: f32)),
     ms("FusedMatMul", "fusedmatmul", any!(fused_matmul_plain: f64)).fallback(),
     ms("FusedMatMul", "fusedmatmul", widened!(FusedMatMul, fused_matmul => F16 Bf16)).fallback(),
+    ms("GatherBlockQuantized", "gatherblockquantized", typed!(blocks: f32 F16 Bf16))
+        .types(BLOCKED)
+        .at(SCALES_AND_CODES),
     ms("GroupQueryAttention", "groupqueryattention", any!(group: f32)),
     ms("GroupQueryAttention", "groupqueryattention", widened!(Group, group => F16 Bf16)).fallback(),
     ms("Inverse", "inverse", any!(inverse: f32 f64 F16)),
     ms("MatMulIntegerToFloat", "matmulintegertofloat", any!(to_float))
         .types(&[("T1", BYTES), ("T2", BYTES), ("T3", F32)])
         .at(TWO_AND_SCALE),
+    ms("MatMulNBits", "matmulnbits", any!(nbits: f32)),
+    ms("MatMulNBits", "matmulnbits", widened!(NBits, nbits => F16 Bf16)).fallback(),
     ms("MultiHeadAttention", "multiheadattention", any!(multi: f32)),
     ms("MultiHeadAttention", "multiheadattention", widened!(Multi, multi => F16 Bf16)).fallback(),
     ms("NhwcMaxPool", "nhwcmaxpool", typed!(greatest: u8 i8)),
@@ -83,5 +94,11 @@ const OVER: &[(u8, u8)] = &[(0, 0)];
 /// 8 bits with or without a sign.
 const BYTES: u64 = DType::U8.mask() | DType::I8.mask();
 const TWO_AND_SCALE: &[Slot] = &[Slot::In(0), Slot::In(1), Slot::In(2)];
+const SCALES_AND_CODES: &[Slot] = &[Slot::In(2), Slot::In(0), Slot::In(1)];
+const BLOCKED: &[(&str, u64)] = &[
+    ("T2", F32 | set(&[DType::F16, DType::Bf16])),
+    ("T1", FLOAT_CODES | set(&[DType::U8, DType::U4, DType::I4])),
+    ("Tind", set(&[DType::I32, DType::I64])),
+];
 const TABLE_AND_IDS: &[Slot] = &[Slot::In(2), Slot::In(0)];
 const EMBEDDED: &[(&str, u64)] = &[("T", F32 | DType::F16.mask()), ("T1", DType::I32.mask())];

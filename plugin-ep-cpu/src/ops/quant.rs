@@ -14,8 +14,8 @@ mod matmul;
 mod tests;
 
 use super::float::F32;
-pub(crate) use codes::Code;
-use codes::{CODES, FLOAT_CODES};
+use codes::CODES;
+pub(crate) use codes::{Code, FLOAT_CODES, Values};
 use conv::{conv_integer, qlinear_conv};
 use dynamic::dynamic_quantize;
 pub(crate) use dynamic::{BLOCK as LIMITS_OF, Scale, scale_of};

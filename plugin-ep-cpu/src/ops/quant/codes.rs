@@ -5,7 +5,7 @@ use ortolan_ep_kit::element::set;
 use ortolan_ep_kit::{DType, Element};
 
 /// Floats of 4 and 8 bits.
-pub(super) const FLOAT_CODES: u64 =
+pub(crate) const FLOAT_CODES: u64 =
     set(&[DType::F8E4M3Fn, DType::F8E4M3Fnuz, DType::F8E5M2, DType::F8E5M2Fnuz, DType::F4E2M1]);
 /// All types that numbers are quantized to.
 pub(super) const CODES: u64 =
@@ -39,7 +39,7 @@ codes!(u8 i8 u16 i16 i32);
 
 /// Values of any type that has to do with quantization, by position. Types below a byte are packed, low bits first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Values<'a> {
+pub(crate) struct Values<'a> {
     pub dtype: DType,
     pub data: &'a [u8],
 }
