@@ -91,6 +91,7 @@ def products(cases: Cases):
         "batch": ((2, 3, 4), (2, 4, 5)),
         "spread": ((2, 1, 3, 4), (3, 4, 5)),
         "shared": ((2, 6, 3, 4), (4, 5)),
+        "none": ((0, 3, 4), (0, 4, 5)),
     }
     for name, (a, b) in shapes.items():
         for kind in (F32, F64):
@@ -556,6 +557,22 @@ def grouped(cases: Cases):
             add("_token_added", [one_q, one_k, one_v, *past, *token, None, None, None, floats(batch, 1, 1, 8)])
             add("_token_packed", [np.concatenate([one_q, one_k, one_v], -1), None, None, *past, *token, *caches], do_rotary=1)
             add("_token_scores", [one_q, one_k, one_v, *past, *token], four, qk_output=2)
+            for bits, store in {8: I8, 4: U8}.items():
+                scale = 0.02 if bits == 8 else 0.3
+                wide = size * bits // 8
+                kinds = {"tensor": np.array([scale], F32), "channel": d.between(scale, 2 * scale, kept * size)}
+                kept_past = [codes(d, store, batch, kept, 7, wide) for _ in range(2)]
+                kept_room = [np.pad(x, ((0, 0), (0, 0), (0, 5), (0, 0))) for x in kept_past]
+                none, outs = [np.zeros((batch, kept, 0, wide), store)] * 2, (kind, store, store)
+                for way, scales in kinds.items():
+                    how = dict(k_quant_type=f"PER_{way.upper()}", v_quant_type=f"PER_{way.upper()}", kv_cache_bit_width=bits)
+                    tail = [None, None, None, scales, scales]
+                    more = f"_{way}_{bits}"
+                    add(more, [q, k, v, *none, *prompt[2:], None, None, *tail], outs, **how)
+                    if kind is F32:  # f16 queries are turned in f16 there
+                        add(f"{more}_turned", [q, k, v, *none, *prompt[2:], *caches, *tail], outs, do_rotary=1, **how)
+                    add(f"{more}_token", [one_q, one_k, one_v, *kept_past, *token, None, None, *tail], outs, **how)
+                    add(f"{more}_room", [one_q, one_k, one_v, *kept_room, *token, None, None, *tail], outs, **how)
             if batch == 1 and length > 1:
                 add("_chunk", [q, k, v, *past, lens(length + 7), one(length + 7, I32)])
                 add("_chunk_turned", [q, k, v, *past, lens(length + 7), one(length + 7, I32), *caches], do_rotary=1)
@@ -613,7 +630,8 @@ def packed_products(cases: Cases):
                     if bits == 4:
                         groups = d.rng.permutation(np.arange(k) // block).astype(I32)
                         add("_groups", [a, b, scales, None, groups])
-                        add("_groups_zeros", [a, b, scales, zeros, groups, bias])
+                        # ONNX Runtime forgets the zero points of groups.
+                        add("_groups_bias", [a, b, scales, None, groups, bias])
                 add("_none", [a, b[:, :0], scales, None, None, bias])
     cases.add("MatMulNBits", "empty", [np.zeros((0, 16), F32), np.zeros((2, 1, 8), U8), np.ones((2, 1), F32)], K=16, N=2, bits=4, block_size=16)
 

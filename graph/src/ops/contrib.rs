@@ -178,7 +178,12 @@ fn group_query(cx: &mut InferCx<'_>) -> Result<()> {
         _ => cx.fresh_dim(1, 2),
     };
     let kv_heads = cx.int(kv_heads);
-    let present: Dims = [q[0], kv_heads, length, size].into_iter().collect();
+    // Two numbers share a byte of a cache of 4 bits.
+    let kept = match cx.dims(3) {
+        Some(past) if past.len() == 4 && cx.attr_int("kv_cache_bit_width") == Some(4) => past[3],
+        _ => size,
+    };
+    let present: Dims = [q[0], kv_heads, length, kept].into_iter().collect();
     let stored = cx.dtype(3).unwrap_or(dtype);
     cx.set_tensor(1, stored, Some(present.clone()));
     cx.set_tensor(2, stored, Some(present));

@@ -57,8 +57,13 @@ pub const KERNELS: &[Kernel] = &[
     ms("GatherBlockQuantized", "gatherblockquantized", typed!(blocks: f32 F16 Bf16))
         .types(BLOCKED)
         .at(SCALES_AND_CODES),
-    ms("GroupQueryAttention", "groupqueryattention", any!(group: f32)),
-    ms("GroupQueryAttention", "groupqueryattention", widened!(Group, group => F16 Bf16)).fallback(),
+    ms("GroupQueryAttention", "groupqueryattention", any!(group))
+        .types(&[("T", F32), ("T_CACHE", F32 | BYTES)])
+        .at(QUERY_AND_PRESENT),
+    ms("GroupQueryAttention", "groupqueryattention", widened!(Group, group => F16 Bf16))
+        .types(&[("T", HALVES), ("T_CACHE", HALVES | BYTES)])
+        .at(QUERY_AND_PRESENT)
+        .fallback(),
     ms("Inverse", "inverse", any!(inverse: f32 f64 F16)),
     ms("MatMulIntegerToFloat", "matmulintegertofloat", any!(to_float))
         .types(&[("T1", BYTES), ("T2", BYTES), ("T3", F32)])
@@ -94,6 +99,8 @@ const OVER: &[(u8, u8)] = &[(0, 0)];
 /// 8 bits with or without a sign.
 const BYTES: u64 = DType::U8.mask() | DType::I8.mask();
 const TWO_AND_SCALE: &[Slot] = &[Slot::In(0), Slot::In(1), Slot::In(2)];
+const HALVES: u64 = set(&[DType::F16, DType::Bf16]);
+const QUERY_AND_PRESENT: &[Slot] = &[Slot::In(0), Slot::Out(1)];
 const SCALES_AND_CODES: &[Slot] = &[Slot::In(2), Slot::In(0), Slot::In(1)];
 const BLOCKED: &[(&str, u64)] = &[
     ("T2", F32 | set(&[DType::F16, DType::Bf16])),

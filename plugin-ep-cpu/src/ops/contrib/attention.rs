@@ -1,6 +1,7 @@
 //! ONNX Runtime's attentions on the standard's core: `projected` makes queries, keys and values of one input, `multi` takes
-//! them apart or packed, `group` keeps keys and values in caches, `rotary` turns positions in; `mask` reads their masks.
+//! them apart or packed, `group` keeps keys and values in a `cache`, `rotary` turns positions in; `mask` reads their masks.
 
+mod cache;
 pub(super) mod group;
 mod mask;
 pub(super) mod multi;

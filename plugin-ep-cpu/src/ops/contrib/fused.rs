@@ -198,6 +198,9 @@ impl Op for FusedMatMul {
 
 pub(super) fn fused_matmul(op: &FusedMatMul, bound: &Products, args: &mut Args<'_>) -> Result<(), Fault> {
     let (a, b, c) = (args.input::<f32>(0), args.input::<f32>(1), args.output::<f32>(0));
+    if c.is_empty() {
+        return Ok(());
+    }
     let (scratch, par, plain) = (args.scratch::<f32>(), args.par(), Epilogue::default());
     let [[a_row, a_col], [b_row, b_col]] = bound.steps;
     let flat = bound.is_flat();

@@ -1,7 +1,6 @@
 //! `MatMulNBits`: products with weights of 2, 4 or 8 bits in blocks along K, each with a scale and a zero point.
 //!
-//! Few rows are multiplied with the codes as they lie: zero points come in by the sum of a block of A. Many rows are
-//! multiplied by strips of weights that are made floats first.
+//! Few rows are multiplied with the codes as they lie, many rows by strips of weights that are made floats first.
 
 use crate::gemm::{Bias, Epilogue, Gemm, Lhs, Mat, MatMut, Rhs};
 use crate::ops::float::agree;
@@ -106,10 +105,7 @@ impl Op for NBits {
         let &Rows { m, none } = bound;
         let values = match none {
             true => 0,
-            false if self.is_few(m) => {
-                let rows = m.saturating_mul(self.padded() + self.blocks());
-                rows.saturating_add(m.saturating_mul(self.n))
-            }
+            false if self.is_few(m) => m.saturating_mul(self.padded()).saturating_add(m.saturating_mul(self.n)),
             false => {
                 let strip = STRIP.min(self.n);
                 let gemm = Gemm::most_scratch_len(self.isa, m, strip, self.k);
@@ -242,7 +238,7 @@ impl Kernel for Widen<'_> {
 
 pub(in crate::ops::contrib) fn nbits(op: &NBits, rows: &Rows, args: &mut Args<'_>) -> Result<(), Fault> {
     let (a, bias, y) = (args.input::<f32>(0), args.input_if::<f32>(BIAS), args.output::<f32>(0));
-    if rows.none {
+    if rows.none || rows.m == 0 {
         for row in y.chunks_exact_mut(op.n) {
             match bias {
                 Some(bias) => row.copy_from_slice(bias),
@@ -314,8 +310,7 @@ fn few(
 ) -> Result<(), Fault> {
     let op = weights.op;
     let (n, k, blocks, padded, parts) = (op.n, op.k, op.blocks(), op.padded(), 8 / op.bits);
-    let (turned, rest) = scratch.split_at_mut(m * padded);
-    let (sums, dots) = rest.split_at_mut(m * blocks);
+    let (turned, dots) = scratch.split_at_mut(m * padded);
     turned.fill(0.0);
     for row in 0..m {
         for (at, &x) in a[row * k..(row + 1) * k].iter().enumerate() {
@@ -324,12 +319,8 @@ fn few(
             let place = within % parts * (op.block / parts) + within / parts;
             turned[row * padded + block * op.block + place] = x;
         }
-        for block in 0..blocks {
-            let own = &turned[row * padded + block * op.block..][..op.block];
-            sums[row * blocks + block] = own.iter().sum();
-        }
     }
-    let (turned, sums, dots) = (&*turned, &*sums, &mut dots[..n * m]);
+    let (turned, dots) = (&*turned, &mut dots[..n * m]);
     split::rows(par, dots, m, (1usize << 15).div_ceil(m * padded), |_, first, pieces| {
         for (j, to) in pieces.chunks_exact_mut(m).enumerate() {
             to.fill(0.0);
@@ -338,8 +329,7 @@ fn few(
                 let (scale, zero) = (weights.scales[(first + j) * blocks + block], weights.zero(first + j, block));
                 for (row, to) in to.iter_mut().enumerate() {
                     let a = &turned[row * padded + block * op.block..][..op.block];
-                    let dot = op.isa.dispatch(Dot { codes, bits: op.bits, a });
-                    *to += scale * (dot - zero * sums[row * blocks + block]);
+                    *to += scale * op.isa.dispatch(Dot { codes, bits: op.bits, zero, a });
                 }
             }
         }
@@ -351,10 +341,11 @@ fn few(
     Ok(())
 }
 
-/// Codes of a block times values that lie in their order.
+/// Codes of a block, less their zero point, times values that lie in their order.
 struct Dot<'a> {
     codes: &'a [u8],
     bits: usize,
+    zero: f32,
     a: &'a [f32],
 }
 
@@ -363,26 +354,27 @@ impl Kernel for Dot<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) -> f32 {
-        let Dot { codes, bits, a } = self;
+        let Dot { codes, bits, zero, a } = self;
         match bits {
-            8 => dot::<1>(codes, a),
-            4 => dot::<2>(codes, a),
-            _ => dot::<4>(codes, a),
+            8 => dot::<1>(codes, zero, a),
+            4 => dot::<2>(codes, zero, a),
+            _ => dot::<4>(codes, zero, a),
         }
     }
 }
 
 /// With so many codes in a byte.
 #[inline(always)]
-fn dot<const PARTS: usize>(codes: &[u8], a: &[f32]) -> f32 {
+fn dot<const PARTS: usize>(codes: &[u8], zero: f32, a: &[f32]) -> f32 {
     let (bits, mask) = (8 / PARTS, 0xffu8 >> (8 - 8 / PARTS));
+    let value = |code: u8, part: usize| f32::from(code >> (bits * part) & mask) - zero;
     let mut lanes = [0f32; LANES];
     let (chunks, rest) = codes.as_chunks::<LANES>();
     for (at, chunk) in chunks.iter().enumerate() {
         for part in 0..PARTS {
             let a = &a[part * codes.len() + at * LANES..][..LANES];
             for lane in 0..LANES {
-                lanes[lane] += f32::from(chunk[lane] >> (bits * part) & mask) * a[lane];
+                lanes[lane] += value(chunk[lane], part) * a[lane];
             }
         }
     }
@@ -390,7 +382,7 @@ fn dot<const PARTS: usize>(codes: &[u8], a: &[f32]) -> f32 {
     let mut sum: f32 = lanes.iter().sum();
     for part in 0..PARTS {
         let a = &a[part * codes.len() + chunks.len() * LANES..];
-        sum += rest.iter().zip(a).map(|(code, a)| f32::from(code >> (bits * part) & mask) * a).sum::<f32>();
+        sum += rest.iter().zip(a).map(|(&code, a)| value(code, part) * a).sum::<f32>();
     }
     sum
 }
@@ -420,7 +412,7 @@ mod tests {
                 let own = code(&c[(column * blocks + b) * bytes..], p % block);
                 (own - code(&z[column * each..], b)) as f32 * s[column * blocks + b]
             };
-            for m in [1i64, 3, 6, 7, 33] {
+            for m in [0i64, 1, 3, 6, 7, 33] {
                 let a = Tensor::random(&[m, k as i64], 7);
                 let x = a.to_vec::<f32>();
                 let want = Tensor::from_fn(&[m, n as i64], |at| {

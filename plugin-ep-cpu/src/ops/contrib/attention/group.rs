@@ -3,6 +3,7 @@
 //!
 //! A cache is the past with new rows behind it. How many of its rows each sequence has is told at run time.
 
+use super::cache::{self, Scales, Store};
 use super::mask::{Bound as MaskBound, Masking};
 use super::{attention, even, in_caches, in_rows, refuse};
 use crate::ops::attention::heads::{Bound as Inner, Heads};
@@ -12,7 +13,6 @@ use crate::ops::attention::{Attention, Stage, heads};
 use crate::ops::float::agree;
 use crate::ops::{GRAIN, cost};
 use crate::simd::Isa;
-use ortolan_ep_kit::parallel::Parallel;
 use ortolan_ep_kit::{Args, Cost, Fault, NodeView, Op, Reject, Shapes, bytes, size, split};
 
 pub(in crate::ops::contrib) struct Group {
@@ -27,6 +27,7 @@ pub(in crate::ops::contrib) struct Group {
     /// Every head has a sink of score 0.
     smooth: bool,
     masking: Masking,
+    store: Store,
 }
 
 #[derive(Default)]
@@ -34,10 +35,10 @@ pub(in crate::ops::contrib) struct Bound {
     inner: Inner,
     mask: MaskBound,
     /// Where new keys and values lie, and where keys, values and the past begin: rows of a past and of a present.
-    new: Heads,
+    pub new: Heads,
     starts: [usize; 2],
-    past: usize,
-    present: usize,
+    pub past: usize,
+    pub present: usize,
     /// Angles of a row of the caches, and rows of them.
     pairs: usize,
     angles: usize,
@@ -51,6 +52,7 @@ const SIN: usize = 8;
 const PLACES: usize = 9;
 const ADDED: usize = 10;
 const SINKS: usize = 11;
+const SCALES: [usize; 2] = [12, 13];
 const NEW: usize = 16;
 /// What has no input here: a mask of keys.
 const NONE: usize = usize::MAX;
@@ -60,12 +62,7 @@ impl Op for Group {
 
     fn parse(node: &NodeView<'_>) -> Result<Self, Reject> {
         refuse(node, "sliding_window_cache", "caches hold whole sequences here")?;
-        for name in ["k_quant_type", "v_quant_type"] {
-            if let Some(kind) = node.text(name).filter(|&kind| kind != "NONE") {
-                return Err(Reject::attribute(format!("attribute {name} = {kind}: caches hold floats here")));
-            }
-        }
-        for (input, name) in [(12, "k_scale"), (13, "v_scale"), (14, "q_norm_weight"), (15, "k_norm_weight")] {
+        for (input, name) in [(14, "q_norm_weight"), (15, "k_norm_weight")] {
             if node.input(input).is_some() {
                 return Err(Reject::shape(format!("input {input} ({name}) has no kernel")));
             }
@@ -80,10 +77,9 @@ impl Op for Group {
         if packed != node.input(2).is_none() || past != node.input(PAST[1]).is_some() {
             return Err(Reject::shape("keys and values come together, one of them is missing"));
         }
-        if node.output(1).is_none() || node.output(2).is_none() {
-            return Err(Reject::shape(
-                "present_key and present_value are where keys and values are kept; one is missing",
-            ));
+        let store = Store::parse(node, [1, 2])?;
+        for scale in SCALES.into_iter().filter(|_| store != Store::Floats) {
+            node.needs(scale)?;
         }
         let turned = node.int_if("do_rotary").unwrap_or(0) != 0;
         if turned && (node.input(COS).is_none() || node.input(SIN).is_none()) {
@@ -116,6 +112,7 @@ impl Op for Group {
             neighbours: node.int_if("rotary_interleaved").unwrap_or(0) != 0,
             smooth: node.int("smooth_softmax")? > 0,
             masking,
+            store,
         })
     }
 
@@ -134,9 +131,10 @@ impl Op for Group {
             ))
         };
         let (&[batch, len, row], &[_, _, room, width]) = (q, present) else { return Err(misfit()) };
-        let ([batch, len, row], [room, width]) = ([batch, len, row].map(size), [room, width].map(size));
+        let ([batch, len, row], [room, own]) = ([batch, len, row].map(size), [room, width].map(size));
+        let width = own * self.store.numbers();
         let parts = if self.packed { heads + 2 * kv_heads } else { heads };
-        if row != parts * width || present.iter().map(|&d| size(d)).ne([batch, kv_heads, room, width]) {
+        if row != parts * width || present.iter().map(|&d| size(d)).ne([batch, kv_heads, room, own]) {
             return Err(misfit());
         }
         let queries = in_rows(batch, heads, len, width, row);
@@ -152,7 +150,7 @@ impl Op for Group {
         bound.past = 0;
         if self.past {
             bound.past = shapes.input(PAST[0]).get(2).map_or(0, |&d| size(d));
-            let fits = |i: usize| shapes.input(i).iter().map(|&d| size(d)).eq([batch, kv_heads, bound.past, width]);
+            let fits = |i: usize| shapes.input(i).iter().map(|&d| size(d)).eq([batch, kv_heads, bound.past, own]);
             if !fits(PAST[0]) || !fits(PAST[1]) {
                 return Err(misfit());
             }
@@ -170,6 +168,9 @@ impl Op for Group {
         let y = in_rows(batch, heads, len, width, heads * width);
         bound.inner.lay(q, [none, kept], [none, kept], y, self.attention.scale);
         self.masking.bind(shapes, &mut bound.inner, &mut bound.mask)?;
+        for scales in SCALES.into_iter().filter(|_| self.store != Store::Floats) {
+            Scales::bind(shapes, scales, kv_heads, width)?;
+        }
         if shapes.has(SINKS) {
             agree("head_sink", shapes.input_len(SINKS), heads)?;
         }
@@ -182,11 +183,15 @@ impl Op for Group {
         if self.turned { self.bind_angles(shapes, bound) } else { Ok(()) }
     }
 
-    /// Lengths and starts of the sequences, sinks, turned queries, and what the core needs.
+    /// Lengths and starts of the sequences, sinks, turned queries, caches as floats, and what the core needs.
     fn scratch(&self, bound: &Bound, width: usize) -> usize {
         let words = 4usize.saturating_mul(even(bound.inner.q.batch)).saturating_add(even(self.heads[0]));
         let inner = bound.inner.scratch(self.attention.isa, width);
-        words.saturating_add(self.room(bound)).saturating_add(inner).saturating_mul(size_of::<f32>())
+        let caches = 2usize.saturating_mul(self.wide(bound));
+        [self.room(bound), caches, inner]
+            .into_iter()
+            .fold(words, usize::saturating_add)
+            .saturating_mul(size_of::<f32>())
     }
 
     fn flops(&self, bound: &Bound) -> u64 {
@@ -213,6 +218,12 @@ impl Group {
     /// Values of turned queries.
     fn room(&self, bound: &Bound) -> usize {
         if self.turned { even(bound.inner.queries().saturating_mul(bound.new.size)) } else { 0 }
+    }
+
+    /// Values of a cache as floats, if it is of codes.
+    fn wide(&self, bound: &Bound) -> usize {
+        let Heads { batch, heads, size, .. } = bound.new;
+        self.store.room(batch.saturating_mul(heads).saturating_mul(bound.present).saturating_mul(size))
     }
 
     /// How many keys each sequence has, and how many of them are from before.
@@ -280,32 +291,6 @@ impl Angles<'_> {
     }
 }
 
-/// Lays the past and what is new into a cache; other rows become 0.
-fn keep(
-    par: &dyn Parallel,
-    bound: &Bound,
-    [past, new]: [&[f32]; 2],
-    starts: &[i64],
-    put: impl Fn(usize, usize, &[f32], &mut [f32]) + Sync,
-    to: &mut [f32],
-) -> Result<(), Fault> {
-    let Heads { heads, len, size: width, .. } = bound.new;
-    let grain = GRAIN.div_ceil(width.max(1));
-    Ok(split::rows(par, to, width, grain, |_, first, rows| {
-        for (k, y) in rows.chunks_exact_mut(width.max(1)).enumerate() {
-            let (unit, row) = ((first + k) / bound.present, (first + k) % bound.present);
-            let (batch, start) = (unit / heads, size(starts[unit / heads]));
-            if row < start {
-                y.copy_from_slice(&past[(unit * bound.past + row) * width..][..width]);
-            } else if row - start < len {
-                put(batch, row - start, &new[bound.new.at(batch, unit % heads, row - start)..][..width], y);
-            } else {
-                y.fill(0.0);
-            }
-        }
-    })?)
-}
-
 pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
     let (par, Heads { batch, heads, len, size: width, .. }) = (args.par(), bound.inner.q);
     let words = 4 * even(batch);
@@ -315,7 +300,9 @@ pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<
     op.lengths(bound, args, ends, starts)?;
     let (ends, starts): (&[i64], &[i64]) = (ends, starts);
     let (smooth, rest) = rest.split_at_mut(even(heads));
-    let (turned, scratch) = rest.split_at_mut(op.room(bound));
+    let (turned, rest) = rest.split_at_mut(op.room(bound));
+    let (wide_k, rest) = rest.split_at_mut(op.wide(bound));
+    let (wide_v, scratch) = rest.split_at_mut(op.wide(bound));
     let places = args.input_if::<i64>(PLACES).filter(|_| op.turned);
     let angles = Angles {
         isa: op.attention.isa,
@@ -339,13 +326,28 @@ pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<
     }
     let q = args.input::<f32>(0);
     let [new_k, new_v] = if op.packed { [q, q] } else { [args.input::<f32>(1), args.input::<f32>(2)] };
-    let past = PAST.map(|i| args.input_if::<f32>(i).unwrap_or(&[]));
-    let (k, v) = (args.output::<f32>(1), args.output::<f32>(2));
-    let from = |start: usize, x: &'_ [f32]| -> usize { start.min(x.len()) };
-    let new_k = &new_k[from(bound.starts[0], new_k)..];
-    let new_v = &new_v[from(bound.starts[1], new_v)..];
-    keep(par, bound, [past[0], new_k], starts, |b, token, x, y| angles.turn(b, token, x, y), k)?;
-    keep(par, bound, [past[1], new_v], starts, |_, _, x, y| y.copy_from_slice(x), v)?;
+    let new_k = new_k.get(bound.starts[0]..).unwrap_or(&[]);
+    let new_v = new_v.get(bound.starts[1]..).unwrap_or(&[]);
+    let turn = |b: usize, token: usize, x: &[f32], y: &mut [f32]| angles.turn(b, token, x, y);
+    let copy = |_: usize, _: usize, x: &[f32], y: &mut [f32]| y.copy_from_slice(x);
+    let (k, v): (&[f32], &[f32]) = if op.store == Store::Floats {
+        let past = PAST.map(|i| args.input_if::<f32>(i).unwrap_or(&[]));
+        let (k, v) = (args.output::<f32>(1), args.output::<f32>(2));
+        cache::floats(par, bound, past[0], new_k, starts, turn, k)?;
+        cache::floats(par, bound, past[1], new_v, starts, copy, v)?;
+        (k, v)
+    } else {
+        let values = batch * op.heads[1] * bound.present * width;
+        let (wide_k, wide_v) = (&mut wide_k[..values], &mut wide_v[..values]);
+        cache::floats(par, bound, &[], new_k, starts, turn, wide_k)?;
+        cache::floats(par, bound, &[], new_v, starts, copy, wide_v)?;
+        for (which, wide) in [&mut *wide_k, &mut *wide_v].into_iter().enumerate() {
+            let past = args.input_if::<u8>(PAST[which]).unwrap_or(&[]);
+            let scales = Scales::read(args, SCALES[which]);
+            cache::codes((par, op.store), bound, past, (starts, scales), wide, args.output::<u8>(1 + which))?;
+        }
+        (wide_k, wide_v)
+    };
     let queries: &[f32] = if op.turned {
         let row = if op.packed { (heads + 2 * op.heads[1]) * width } else { heads * width };
         let lies = in_rows(batch, heads, len, width, row);
@@ -414,11 +416,11 @@ mod tests {
     }
 
     #[test]
-    fn quantized_caches_are_refused() {
+    fn caches_of_another_kind_than_stated_are_refused() {
         let case = token(&[4]).text("k_quant_type", "PER_TENSOR").output(DType::F32, &[1, 1, 16]);
         let case = case.output(DType::F32, &[1, 1, 5, 8]).output(DType::F32, &[1, 1, 5, 8]);
         let (code, text) = case.rejection();
         assert_eq!(code, RejectCode::Attribute);
-        assert!(text.contains("k_quant_type = PER_TENSOR: caches hold floats here"), "{text}");
+        assert!(text.contains("caches are f32"), "{text}");
     }
 }
