@@ -115,18 +115,17 @@ pub(super) fn embed<T: Value<Wide = f32>>(op: &Embed, sizes: &Sizes, args: &mut 
     let segment_table = args.input_if::<T>(TABLES[2]).unwrap_or(&[]);
     let (gamma, beta) = (args.input::<T>(GAMMA), args.input::<T>(BETA));
     let sum = |at: usize, to: &mut [f32]| {
-        let row = |table: &'_ [T], id: i32| -> core::ops::Range<usize> {
-            let id = usize::try_from(id).unwrap_or(0); // checked above
-            debug_assert!(id * width <= table.len());
-            id * width..(id + 1) * width
+        let row = |id: i32| {
+            let start = usize::try_from(id).unwrap_or(0) * width; // checked above
+            start..start + width
         };
         let place = match places {
             Some(places) => places[if own_places { at } else { at % len }],
             None => i32::try_from(at % len).unwrap_or(i32::MAX),
         };
-        let word = &table[row(table, words[at])];
-        let place = &place_table[row(place_table, place)];
-        let segment = segments.map(|ids| &segment_table[row(segment_table, ids[at])]);
+        let word = &table[row(words[at])];
+        let place = &place_table[row(place)];
+        let segment = segments.map(|ids| &segment_table[row(ids[at])]);
         for (k, to) in to.iter_mut().enumerate() {
             *to = word[k].wide() + segment.map_or(0.0, |s| s[k].wide()) + place[k].wide();
         }

@@ -278,9 +278,26 @@ impl Angles<'_> {
         usize::try_from(place).ok().filter(|&place| place < self.rows)
     }
 
+    /// Refuses places beyond the caches of tokens that are no padding.
+    fn check(&self, ends: &[i64]) -> Result<(), Fault> {
+        if self.tables.is_none() {
+            return Ok(());
+        }
+        for (b, (start, end)) in self.starts.iter().zip(ends).enumerate() {
+            let own = size(end - start).min(self.len);
+            if let Some(token) = (0..own).find(|&token| self.place(b, token).is_none()) {
+                let rows = self.rows;
+                return Err(Fault::data(format!(
+                    "token {token} of sequence {b} has a place beyond the {rows} rows of the caches"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     /// Copies a row of a head, turned.
     fn turn(&self, batch: usize, token: usize, x: &[f32], y: &mut [f32]) {
-        let place = self.place(batch, token).unwrap_or(0) * self.pairs; // checked before
+        let place = self.place(batch, token).unwrap_or(0) * self.pairs; // padding may have none
         match self.tables {
             None => y.copy_from_slice(x),
             Some([cos, sin]) => {
@@ -292,7 +309,7 @@ impl Angles<'_> {
 }
 
 pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<'_>) -> Result<(), Fault> {
-    let (par, Heads { batch, heads, len, size: width, .. }) = (args.par(), bound.inner.q);
+    let (par, Heads { batch, heads, len, .. }) = (args.par(), bound.inner.q);
     let words = 4 * even(batch);
     let (lens, rest) = args.scratch::<f32>().split_at_mut(words);
     let (ends, starts) = bytes::elements_mut::<i64>(bytes::of_mut(lens)).split_at_mut(words / 4);
@@ -301,67 +318,19 @@ pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<
     let (ends, starts): (&[i64], &[i64]) = (ends, starts);
     let (smooth, rest) = rest.split_at_mut(even(heads));
     let (turned, rest) = rest.split_at_mut(op.room(bound));
-    let (wide_k, rest) = rest.split_at_mut(op.wide(bound));
-    let (wide_v, scratch) = rest.split_at_mut(op.wide(bound));
-    let places = args.input_if::<i64>(PLACES).filter(|_| op.turned);
+    let (wide, scratch) = rest.split_at_mut(2 * op.wide(bound));
     let angles = Angles {
         isa: op.attention.isa,
         tables: op.turned.then(|| [args.input(COS), args.input(SIN)]),
         pairs: bound.pairs,
         rows: bound.angles,
         neighbours: op.neighbours,
-        places,
+        places: args.input_if::<i64>(PLACES).filter(|_| op.turned),
         len,
         starts,
     };
-    if op.turned {
-        for (b, token) in (0..batch).flat_map(|b| (0..len).map(move |token| (b, token))) {
-            if angles.place(b, token).is_none() {
-                let rows = bound.angles;
-                return Err(Fault::data(format!(
-                    "token {token} of sequence {b} has a place beyond the {rows} rows of the caches"
-                )));
-            }
-        }
-    }
-    let q = args.input::<f32>(0);
-    let [new_k, new_v] = if op.packed { [q, q] } else { [args.input::<f32>(1), args.input::<f32>(2)] };
-    let new_k = new_k.get(bound.starts[0]..).unwrap_or(&[]);
-    let new_v = new_v.get(bound.starts[1]..).unwrap_or(&[]);
-    let turn = |b: usize, token: usize, x: &[f32], y: &mut [f32]| angles.turn(b, token, x, y);
-    let copy = |_: usize, _: usize, x: &[f32], y: &mut [f32]| y.copy_from_slice(x);
-    let (k, v): (&[f32], &[f32]) = if op.store == Store::Floats {
-        let past = PAST.map(|i| args.input_if::<f32>(i).unwrap_or(&[]));
-        let (k, v) = (args.output::<f32>(1), args.output::<f32>(2));
-        cache::floats(par, bound, past[0], new_k, starts, turn, k)?;
-        cache::floats(par, bound, past[1], new_v, starts, copy, v)?;
-        (k, v)
-    } else {
-        let values = batch * op.heads[1] * bound.present * width;
-        let (wide_k, wide_v) = (&mut wide_k[..values], &mut wide_v[..values]);
-        cache::floats(par, bound, &[], new_k, starts, turn, wide_k)?;
-        cache::floats(par, bound, &[], new_v, starts, copy, wide_v)?;
-        for (which, wide) in [&mut *wide_k, &mut *wide_v].into_iter().enumerate() {
-            let past = args.input_if::<u8>(PAST[which]).unwrap_or(&[]);
-            let scales = Scales::read(args, SCALES[which]);
-            cache::codes((par, op.store), bound, past, (starts, scales), wide, args.output::<u8>(1 + which))?;
-        }
-        (wide_k, wide_v)
-    };
-    let queries: &[f32] = if op.turned {
-        let row = if op.packed { (heads + 2 * op.heads[1]) * width } else { heads * width };
-        let lies = in_rows(batch, heads, len, width, row);
-        let turned = &mut turned[..batch * heads * len * width];
-        split::rows(par, turned, width, GRAIN.div_ceil(width.max(1)), |_, first, rows| {
-            for (k, y) in rows.chunks_exact_mut(width.max(1)).enumerate() {
-                let (unit, token) = ((first + k) / len, (first + k) % len);
-                angles.turn(unit / heads, token, &q[lies.at(unit / heads, unit % heads, token)..][..width], y);
-            }
-        })?;
-        turned
-    } else {
-        q
-    };
+    angles.check(ends)?;
+    let [k, v] = keep(op, bound, args, &angles, wide)?;
     let smooth = &mut smooth[..heads];
     smooth.fill(0.0);
     let sinks: &[f32] = args.input_if::<f32>(SINKS).unwrap_or(if op.smooth { smooth } else { &[] });
@@ -369,7 +338,7 @@ pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<
     let work = Work {
         op: &op.attention,
         bound: &bound.inner,
-        q: queries,
+        q: queries(op, bound, args, &angles, turned)?,
         k: [&[], k],
         v: [&[], v],
         added: op.masking.fill(&bound.mask, args, &mut [])?,
@@ -382,6 +351,66 @@ pub(in crate::ops::contrib) fn group(op: &Group, bound: &Bound, args: &mut Args<
     let shown = if whole { args.output::<f32>(3) } else { &mut [] };
     work.run(par, args.output::<f32>(0), &mut *shown, scratch)?;
     work.cover(par, shown, 0.0)
+}
+
+/// Keys and values of the presents, which are made, as floats; `wide` has room for them where they are kept as codes.
+fn keep<'a>(
+    op: &Group,
+    bound: &Bound,
+    args: &mut Args<'a>,
+    angles: &Angles<'_>,
+    wide: &'a mut [f32],
+) -> Result<[&'a [f32]; 2], Fault> {
+    let (par, starts, q) = (args.par(), angles.starts, args.input::<f32>(0));
+    let [new_k, new_v] = if op.packed { [q, q] } else { [args.input::<f32>(1), args.input::<f32>(2)] };
+    let new_k = new_k.get(bound.starts[0]..).unwrap_or(&[]);
+    let new_v = new_v.get(bound.starts[1]..).unwrap_or(&[]);
+    let turn = |b: usize, token: usize, x: &[f32], y: &mut [f32]| angles.turn(b, token, x, y);
+    let copy = |_: usize, _: usize, x: &[f32], y: &mut [f32]| y.copy_from_slice(x);
+    if op.store == Store::Floats {
+        let past = PAST.map(|i| args.input_if::<f32>(i).unwrap_or(&[]));
+        let (k, v) = (args.output::<f32>(1), args.output::<f32>(2));
+        cache::floats(par, bound, past[0], new_k, starts, turn, k)?;
+        cache::floats(par, bound, past[1], new_v, starts, copy, v)?;
+        return Ok([k, v]);
+    }
+    let Heads { batch, heads, size: width, .. } = bound.new;
+    let values = batch * heads * bound.present * width;
+    let (wide_k, wide_v) = wide.split_at_mut(wide.len() / 2);
+    let (wide_k, wide_v) = (&mut wide_k[..values], &mut wide_v[..values]);
+    cache::floats(par, bound, &[], new_k, starts, turn, wide_k)?;
+    cache::floats(par, bound, &[], new_v, starts, copy, wide_v)?;
+    for (which, wide) in [&mut *wide_k, &mut *wide_v].into_iter().enumerate() {
+        let past = args.input_if::<u8>(PAST[which]).unwrap_or(&[]);
+        let scales = Scales::read(args, SCALES[which]);
+        cache::codes((par, op.store), bound, past, (starts, scales), wide, args.output::<u8>(1 + which))?;
+    }
+    Ok([wide_k, wide_v])
+}
+
+/// Queries as they are multiplied: copies by heads if they are turned.
+fn queries<'a>(
+    op: &Group,
+    bound: &Bound,
+    args: &Args<'a>,
+    angles: &Angles<'_>,
+    turned: &'a mut [f32],
+) -> Result<&'a [f32], Fault> {
+    let q = args.input::<f32>(0);
+    if !op.turned {
+        return Ok(q);
+    }
+    let Heads { batch, heads, len, size: width, .. } = bound.inner.q;
+    let row = if op.packed { (heads + 2 * op.heads[1]) * width } else { heads * width };
+    let lies = in_rows(batch, heads, len, width, row);
+    let turned = &mut turned[..batch * heads * len * width];
+    split::rows(args.par(), turned, width, GRAIN.div_ceil(width.max(1)), |_, first, rows| {
+        for (k, y) in rows.chunks_exact_mut(width.max(1)).enumerate() {
+            let (unit, token) = ((first + k) / len, (first + k) % len);
+            angles.turn(unit / heads, token, &q[lies.at(unit / heads, unit % heads, token)..][..width], y);
+        }
+    })?;
+    Ok(turned)
 }
 
 #[cfg(test)]
