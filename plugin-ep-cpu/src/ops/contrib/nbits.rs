@@ -401,7 +401,9 @@ mod tests {
             let blocks = k.div_ceil(block);
             let bytes = block * bits / 8;
             let codes = Tensor::from_fn(&[n as i64, blocks as i64, bytes as i64], |k| (k * 131 % 253) as u8);
-            let scales = Tensor::random(&[n as i64, blocks as i64], 5);
+            // Weights of about 1, whatever their bits.
+            let random = Tensor::random(&[n as i64, blocks as i64], 5).to_vec::<f32>();
+            let scales = Tensor::from_fn(&[n as i64, blocks as i64], |k| random[k] / (1u32 << bits) as f32);
             let each = (blocks * bits).div_ceil(8);
             let zeros = Tensor::from_fn(&[n as i64, each as i64], |k| (k * 77 % 251) as u8);
             let (c, s, z) = (codes.to_vec::<u8>(), scales.to_vec::<f32>(), zeros.to_vec::<u8>());
