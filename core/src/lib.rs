@@ -13,6 +13,7 @@ mod passes;
 mod plan;
 pub mod pool;
 mod program;
+mod same;
 pub mod session;
 pub mod value;
 

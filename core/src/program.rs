@@ -16,6 +16,7 @@ use ortolan_graph::ir::{
 use ortolan_graph::project::project;
 
 use crate::error::Result;
+use crate::same;
 
 /// How a graph's node is written in a dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,9 +87,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Those of a graph that was just loaded.
-    pub fn of(graph: &Graph) -> Shared {
-        Shared { count: graph.constants().len(), base: NEXT_ID.fetch_add(1, Relaxed) }
+    /// Those of a graph that was just loaded. `compare`: models that have the same constants have the same ids, which
+    /// takes reading small ones.
+    pub fn of(graph: &Graph, compare: bool) -> Shared {
+        let fresh = NEXT_ID.fetch_add(1, Relaxed);
+        let base = if compare { same::number(graph, fresh) } else { fresh };
+        Shared { count: graph.constants().len(), base }
     }
 }
 

@@ -145,3 +145,32 @@ fn a_factory_is_asked_to_let_go() {
     table.trim();
     assert_eq!(TRIMS.load(SeqCst), before + 1);
 }
+
+/// y = Add(Relu(Add(x, w)), w).
+fn weighted(w: &[f32; 3]) -> Vec<u8> {
+    model(graph(
+        [value("x", F32, &["3"])],
+        [weights("w", &[3], w)],
+        [node("Add", &["x", "w"], &["a"]), node("Relu", &["a"], &["b"]), node("Add", &["b", "w"], &["y"])],
+        [value("y", F32, &["3"])],
+    ))
+}
+
+/// Ids of constants, as an EP saw them: the same weight in two parts, and in other sessions.
+#[test]
+fn a_number_of_a_constant_is_one_weight_in_the_whole_process() {
+    let id = |name: &str, device, w: &[f32; 3]| {
+        let eps = [fake("one", &[("ops", "Add"), ("log", name)]).device(device), fake("two", &[("ops", "*")])];
+        let s = session(eps, weighted(w));
+        assert_eq!(run(&s), [0, 1, 2].map(|k| (X[k] + w[k]).max(0.0) + w[k]));
+        let ids: Vec<_> = log(name).into_iter().filter(|l| l.starts_with("constant")).collect();
+        assert!(ids.len() == 2 && ids[0] == ids[1], "{ids:?}");
+        ids[0].clone()
+    };
+    let other = [0.5, 0.5, 0.5];
+    let (host, again) = (id("ids1", 0, &X), id("ids2", 0, &X));
+    assert_ne!(host, again, "host memory is not compared");
+    let (device, again, different) = (id("ids3", 1, &X), id("ids4", 1, &X), id("ids5", 1, &other));
+    assert_eq!(device, again, "uploaded once, if the EP likes");
+    assert!(device != different && device != host);
+}

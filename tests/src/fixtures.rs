@@ -22,6 +22,18 @@ pub fn plain() -> PathBuf {
     c("ortolan_ep_plain", "c-ep/plain.c", &["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"], &["-lm"])
 }
 
+/// `tiny` as it was when ABI 1.0 was frozen, built against the crate of that day.
+pub fn frozen_rust() -> PathBuf {
+    rust(&root().join("tests/frozen/plugin-1.0"), "dev", "ortolan_ep_frozen")
+}
+
+/// `plain` as it was when ABI 1.0 was frozen, built against the header of that day.
+pub fn frozen_c() -> PathBuf {
+    let frozen = root().join("tests/frozen");
+    let (source, include) = (frozen.join("plugin-1.0/c/plain.c"), frozen.join("ep-abi-1.0/include"));
+    c_file("ortolan_ep_plain_1_0", &source, &include, &["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"], &["-lm"])
+}
+
 /// f32 Add, Mul and Relu on a device that is not there, by name `fake`.
 pub fn fake() -> PathBuf {
     rust(&source("fake-device"), "dev", "ortolan_ep_fake")
@@ -96,10 +108,12 @@ fn source(folder: &str) -> PathBuf {
 
 /// Compiles a C file of the fixtures into a shared library called `lib<name>.so`. A warning is a failure if `args` say so.
 pub fn c(name: &str, file: &str, args: &[&str], libraries: &[&str]) -> PathBuf {
-    let include = root().join("ep-abi/include");
-    let source = source(file);
+    c_file(name, &source(file), &root().join("ep-abi/include"), args, libraries)
+}
+
+fn c_file(name: &str, source: &Path, include: &Path, args: &[&str], libraries: &[&str]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
-    (name, args, libraries, read(&source), read(&include.join("ortolan_ep.h"))).hash(&mut hasher);
+    (name, args, libraries, read(source), read(&include.join("ortolan_ep.h"))).hash(&mut hasher);
     let folder = fixture_target().join("c").join(format!("{:016x}", hasher.finish()));
     let library = folder.join(format!("lib{name}.so"));
     if library.exists() {
@@ -108,8 +122,8 @@ pub fn c(name: &str, file: &str, args: &[&str], libraries: &[&str]) -> PathBuf {
     std::fs::create_dir_all(&folder).expect("the target folder can be written");
     let fresh = tempfile::Builder::new().prefix("lib").tempfile_in(&folder).expect("the target folder can be written");
     let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    command.args(["-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]).arg(&include).args(args);
-    run(command.arg(&source).arg("-o").arg(fresh.path()).args(libraries));
+    command.args(["-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-I"]).arg(include).args(args);
+    run(command.arg(source).arg("-o").arg(fresh.path()).args(libraries));
     let path = fresh.into_temp_path();
     readable_by_all(&path);
     path.persist(&library).expect("the library can be moved");

@@ -1,28 +1,7 @@
 //! The manifest of a plugin: what it says of itself before any of its code runs.
 //!
-//! It is one JSON object in the library's section `.ortolan` (`__TEXT,__ortolan` on Mach-O), at most 64 KiB:
-//!
-//! | field | kind | meaning |
-//! |---|---|---|
-//! | `format` | number, 1 | which of these tables holds |
-//! | `name` | text of `a-z 0-9 _ -`, at most 64, beginning with a letter | the name that users ask for |
-//! | `version` | semver | of the plugin |
-//! | `vendor` | text, optional | maker |
-//! | `abi` | `{"major":1,"minor":0}` | the ABI that it was built for |
-//! | `requires_core` | semver requirement | cores that it runs in; a pre-release of a core counts as its release |
-//! | `provides` | list of table ids | tables that its `query` serves; `ortolan.ep.v1` must be there |
-//! | `needs`, `wants` | lists of table ids, optional | host tables that it must have, would use |
-//! | `fingerprint` | `0x` and 16 digits, optional | layout that it was built for |
-//! | `target` | `arch-os-env` or a target triple | what it was compiled for |
-//! | `cpu` | list of features, optional | compiled in without asking the processor |
-//! | `panic` | `unwind`, `abort` or `none`, optional | Rust's panic strategy; `none` is for other languages |
-//! | `threads` | `host` or `own`, optional | `own`: a vendor library brings threads of its own |
-//! | `needs_libs` | list of file names, optional | vendor libraries that it opens while it runs |
-//! | `device_kinds` | list of texts, optional | kinds of device |
-//! | `opset` | `{"":21,"ai.onnx.ml":5}`, optional | per domain the opset in which it wants its programs |
-//! | `catalogue` | `0x` and 16 digits, optional | FNV-1a 64 of the section `.ortcat`; required if there is one |
-//!
-//! Unknown fields are ignored, so that later versions may add some.
+//! It is one JSON object in the library's section `.ortolan` (`__TEXT,__ortolan` on Mach-O), at most 64 KiB. Its fields stand
+//! in `docs/plugins.md`, section 1. Unknown ones are ignored, so that later versions may add some.
 
 use super::codes;
 use super::error::{HostError, Result};
@@ -35,9 +14,9 @@ pub const MANIFEST_LIMIT: u64 = 64 << 10;
 /// The format that this core reads.
 pub const MANIFEST_FORMAT: u64 = 1;
 
-/// What a plugin says of itself; see the module's table of fields.
+/// What a plugin says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the fields are described in the table above, where plugin authors look")]
+#[expect(missing_docs, reason = "the fields are described in docs/plugins.md, where plugin authors look")]
 pub struct Manifest {
     pub format: u64,
     pub name: String,

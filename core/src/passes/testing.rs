@@ -88,7 +88,7 @@ fn load(nodes: Vec<NodeProto>) -> Graph {
 
 fn run(mut graph: Graph, pass: Pass) -> (Graph, usize) {
     let account = Arc::new(Account::new(None));
-    let shared = crate::program::Shared::of(&graph);
+    let shared = crate::program::Shared::of(&graph, false);
     let count = pass(&mut graph, &mut Evaluator::new(&[], shared, &account, 1)).unwrap();
     verify(&graph).unwrap();
     (graph, count)

@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 
 use ortolan_graph::Graph;
 
-use super::Session;
 use super::maker::{Means, Ready};
 use super::options::Model;
 use super::plans::Plans;
+use super::{Session, has_devices};
 use crate::error::{Error, Result, codes};
 use crate::exec::Unbound;
 use crate::partition::Report;
@@ -142,11 +142,13 @@ impl Session {
         })
     }
 
-    /// The model, loaded once more, with the EPs that there are. Its constants are new ones: the file may be another by now.
+    /// The model, loaded once more, with the EPs that there are. The file may be another by now, so its constants are only
+    /// the same if they compare so.
     fn reload(&self, believe_dim_names: bool) -> Option<Result<(Graph, Arc<Means>)>> {
         let graph = self.source.as_ref()?.load(believe_dim_names);
         let with = |graph: Graph| {
-            let means = Means { shared: Shared::of(&graph), ..Means::clone(&self.means) };
+            let shared = Shared::of(&graph, has_devices(&self.means.eps));
+            let means = Means { shared, ..Means::clone(&self.means) };
             (graph, Arc::new(means))
         };
         Some(graph.map(with))

@@ -26,7 +26,7 @@ pub use info::{DimInfo, ValueInfo};
 pub use options::{Model, RunOptions, SessionOptions};
 pub use outputs::Outputs;
 
-use crate::ep::SessionEp;
+use crate::ep::{SessionEp, StartedEp};
 use crate::error::{Error, Result, codes};
 use crate::exec::{Account, Lane, Run, Unbound};
 use crate::partition::Report;
@@ -110,11 +110,12 @@ impl SessionBuilder {
         if eps.is_empty() && !graph.main().nodes.is_empty() {
             return Err(no_eps());
         }
-        let eps = eps.iter().map(SessionEp::start).collect::<Result<_>>()?;
+        let eps = eps.iter().map(SessionEp::start).collect::<Result<Vec<_>>>()?;
         let options = source.options.clone();
         let account = Arc::new(Account::new(options.memory_limit));
         let width = options.threads.unwrap_or_else(|| Pool::global().threads());
-        let means = Arc::new(Means { eps, shared: Shared::of(&graph), options, account, width });
+        let shared = Shared::of(&graph, has_devices(&eps));
+        let means = Arc::new(Means { eps, shared, options, account, width });
         Ok((source, graph, means))
     }
 }
@@ -296,6 +297,11 @@ impl Session {
         let inputs = inputs.into_iter().map(|(at, input)| (Ok(at), input));
         self.run_one(generation, &ready, inputs, options, stop, false)
     }
+}
+
+/// Whether an EP has memory of its own: one copy of each weight there is worth comparing models.
+fn has_devices(eps: &[StartedEp]) -> bool {
+    eps.iter().any(StartedEp::own_memory)
 }
 
 /// Checks the inputs and puts them into their slots.

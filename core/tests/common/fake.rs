@@ -288,6 +288,8 @@ impl author::Ep for FakeEp {
                 && let Some(value) = info.constant()
             {
                 constants.insert(id, read(&value)?);
+                let number = info.constant_index().and_then(|at| program.constant(at)).map(|c| c.1);
+                self.config.note(format!("constant {number:?}"));
                 if self.config.broken != "holds" {
                     call.done_with(info.constant_index().unwrap_or(u32::MAX));
                 }

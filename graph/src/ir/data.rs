@@ -213,6 +213,26 @@ impl AlignedBuf {
 pub struct Map {
     name: PathBuf,
     bytes: Backing,
+    id: Option<FileId>,
+}
+
+/// What tells the contents of a file from those of any other, and from what was in it before: device, inode, length and
+/// time of the last change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId([u64; 5]);
+
+impl FileId {
+    #[cfg(unix)]
+    fn of(file: &std::fs::Metadata) -> Option<FileId> {
+        use std::os::unix::fs::MetadataExt;
+        let time = [file.ctime(), file.ctime_nsec()].map(i64::cast_unsigned);
+        Some(FileId([file.dev(), file.ino(), file.len(), time[0], time[1]]))
+    }
+
+    #[cfg(not(unix))]
+    fn of(_: &std::fs::Metadata) -> Option<FileId> {
+        None
+    }
 }
 
 enum Backing {
@@ -229,7 +249,8 @@ impl Map {
 
     /// The same for a file that is open already; `path` is only for messages.
     pub(crate) fn of(file: &File, path: &Path, map: bool) -> std::io::Result<Map> {
-        let bytes = if map && file.metadata()?.len() >= Map::READ_BELOW {
+        let about = file.metadata()?;
+        let bytes = if map && about.len() >= Map::READ_BELOW {
             // SAFETY: the map is private and only read; what happens when the file shrinks
             // meanwhile is stated on `Map` and is the same for every mapped file.
             Backing::File(unsafe { Mmap::map(file) }?)
@@ -238,7 +259,7 @@ impl Map {
             std::io::Read::read_to_end(&mut &*file, &mut all)?;
             Backing::Memory(all.into())
         };
-        Ok(Map { name: path.to_owned(), bytes })
+        Ok(Map { name: path.to_owned(), bytes, id: FileId::of(&about) })
     }
 
     /// Files below this size are read: a map costs more than it saves.
@@ -246,14 +267,14 @@ impl Map {
 
     /// Bytes that the caller has; `name` is for messages.
     pub fn in_memory(name: impl Into<PathBuf>, bytes: Bytes) -> Map {
-        Map { name: name.into(), bytes: Backing::Memory(bytes) }
+        Map { name: name.into(), bytes: Backing::Memory(bytes), id: None }
     }
 
     /// `len` zeros, which take address space but no memory.
     pub(crate) fn zeros(len: u64) -> std::io::Result<Map> {
         let len = usize::try_from(len).map_err(std::io::Error::other)?;
         let map = memmap2::MmapMut::map_anon(len)?.make_read_only()?;
-        Ok(Map { name: "zeros".into(), bytes: Backing::File(map) })
+        Ok(Map { name: "zeros".into(), bytes: Backing::File(map), id: None })
     }
 
     /// All bytes.
@@ -267,6 +288,11 @@ impl Map {
     /// The file, for messages.
     pub fn name(&self) -> std::path::Display<'_> {
         self.name.display()
+    }
+
+    /// Which file it is, where the system tells.
+    pub fn id(&self) -> Option<FileId> {
+        self.id
     }
 
     /// Whether the bytes are a file's pages, which [`release`](Self::release) gives back.

@@ -12,7 +12,7 @@ mod simplify;
 mod ty;
 
 pub use attr::{Attr, AttrValue, BIG_LIST};
-pub use data::{AlignedBuf, Constant, Data, Map, SMALL, Sizes};
+pub use data::{AlignedBuf, Constant, Data, FileId, Map, SMALL, Sizes};
 pub use expr::{Expr, ExprOp, ExprTable, MAX_DIM, Shown, Symbol, SymbolKind, UNDEFINED};
 pub use graph::{Assumption, Body, Graph, Holds, Known, ModelInfo, Node, Opset, Origin, Use, Uses, Value};
 pub use id::{ConstId, ExprId, GraphId, NodeId, OriginId, SymbolId, ValueId};

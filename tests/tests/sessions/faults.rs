@@ -88,7 +88,7 @@ fn claims_of_what_it_cannot_compile_fall_back() {
 /// It claims the node, and refuses the very part that would be compiled.
 #[test]
 fn a_changed_mind_falls_back() {
-    let model = relu().weight("b", Tensor::new(&[1], vec![0.5])).node("Add", &["y", "b"], "z").output("z");
+    let model = relu().weight("b", Tensor::new(&[], vec![0.5])).node("Add", &["y", "b"], "z").output("z");
     let s = session(&[&faulty("CLAIM_NOT_EXACT"), &EPS.tiny], &model).expect("another takes over");
     let node = s.report().nodes.iter().find(|n| n.op == "Relu").expect("listed");
     assert_eq!(node.ep.as_deref(), Some("tiny"));

@@ -10,7 +10,7 @@ fn linked_in_and_loaded_eps_agree_to_the_bit() {
     let linked = host.register_static(&tiny::ENTRY).expect("it is a good one");
     let model = Model::new(17)
         .input("x", &["N", "1", "3"])
-        .weight("b", Tensor::random(&[2, 3], 7))
+        .weight("b", Tensor::random(&[3], 7))
         .node("Add", &["x", "b"], "s")
         .node("Relu", &["s"], "y")
         .output("y");

@@ -7,6 +7,7 @@ mod codes;
 mod crates;
 mod files;
 mod operators;
+mod rules;
 
 use ortolan_tests::place::root;
 use std::path::{Path, PathBuf};
