@@ -23,7 +23,9 @@ fn main() {
         }),
         trial("every_contrib_operator_has_cases", "ORTOLAN_CONTRIB_CASES", contrib::every_operator_has_cases),
     ];
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    // One after the other: they load the same library.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 /// A test over the folder that a variable names.
