@@ -21,7 +21,7 @@ ortolan_ep_abi::export_ep! {
     name: "cpu",
     vendor: "Ortolan",
     requires_core: ">=0.1, <2",
-    opset: [("", 28), ("ai.onnx.ml", 5), ("com.microsoft", 1)],
+    opset: [("", 28), ("ai.onnx.ml", 5), ("ai.onnx.preview.training", 1), ("com.microsoft", 1)],
     device_kinds: ["cpu"],
     catalogue: CATALOGUE,
     symbol: cfg(not(feature = "static")),

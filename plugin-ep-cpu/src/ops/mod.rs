@@ -52,6 +52,7 @@ mod taps;
 mod testing;
 mod text;
 mod topk;
+mod training;
 mod unary;
 mod unique;
 mod value;
@@ -94,6 +95,7 @@ pub const FAMILIES: &[&[Kernel]] = &[
     softmax::KERNELS,
     spread::KERNELS,
     topk::KERNELS,
+    training::KERNELS,
     unary::KERNELS,
     unique::KERNELS,
     vision::KERNELS,
