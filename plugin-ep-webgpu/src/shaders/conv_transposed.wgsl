@@ -1,4 +1,11 @@
 // Here the "input" of the window is what this operator makes, the "output" what it reads.
+
+// Place along one axis of what is read, if a tap meets it; else -1.
+fn reached(at: i32, stride: i32, len: i32) -> i32 {
+  let place = at / stride;
+  return select(-1, place, at >= 0 && place * stride == at && place < len);
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) n: vec3<u32>) {
   let plane_y = P(4u) * P(5u) * P(6u);
@@ -17,19 +24,23 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) n
   let y1 = i32((pixel / P(6u)) % P(5u)) + S(20u);
   let x1 = i32(pixel % P(6u)) + S(21u);
   var a = 0.0;
-  for (var t = 0u; t < taps; t++) {
-    let z = z1 - i32(t / (P(11u) * P(12u))) * S(16u);
-    let y = y1 - i32((t / P(12u)) % P(11u)) * S(17u);
-    let x = x1 - i32(t % P(12u)) * S(18u);
-    let hits = z >= 0 && y >= 0 && x >= 0 && z % S(13u) == 0 && y % S(14u) == 0 && x % S(15u) == 0;
-    let sz = z / S(13u);
-    let sy = y / S(14u);
-    let sx = x / S(15u);
-    if (hits && sz < S(7u) && sy < S(8u) && sx < S(9u)) {
-      let at = u32((sz * S(8u) + sy) * S(9u) + sx);
-      for (var k = 0u; k < ins; k++) {
-        let k_all = part * ins + k;
-        a += get0((batch * P(1u) * ins + k_all) * plane_x + at) * get1((k_all * outs + c % outs) * taps + t);
+  for (var tz = 0; tz < S(10u); tz++) {
+    let z = reached(z1 - tz * S(16u), S(13u), S(7u));
+    if (z < 0) { continue; }
+    for (var ty = 0; ty < S(11u); ty++) {
+      let y = reached(y1 - ty * S(17u), S(14u), S(8u));
+      if (y < 0) { continue; }
+      for (var tx = 0; tx < S(12u); tx++) {
+        let x = reached(x1 - tx * S(18u), S(15u), S(9u));
+        if (x < 0) { continue; }
+        let t = u32((tz * S(11u) + ty) * S(12u) + tx);
+        var at = (batch * P(1u) + part) * ins * plane_x + u32((z * S(8u) + y) * S(9u) + x);
+        var w = (part * ins * outs + c % outs) * taps + t;
+        for (var k = 0u; k < ins; k++) {
+          a += get0(at) * get1(w);
+          at += plane_x;
+          w += outs * taps;
+        }
       }
     }
   }
