@@ -1,13 +1,18 @@
 //! `MatMulNBits`: products with weights of 2, 4 or 8 bits in blocks along K, each with a scale and a zero point.
 //!
-//! Few rows are multiplied with the codes as they lie, many rows by strips of weights that are made floats first.
+//! Constant codes are packed into panels of columns (`panels`): few rows are multiplied with these as they are. Many rows, and
+//! codes that a run hands in, go by strips of weights that are made floats first.
+
+mod panels;
 
 use crate::gemm::{Bias, Epilogue, Gemm, Lhs, Mat, MatMut, Rhs};
 use crate::ops::float::agree;
 use crate::ops::{Cpu, cost};
 use crate::simd::{Isa, Kernel, Simd};
+use ortolan_ep_abi::layout::{FNV, fnv};
 use ortolan_ep_kit::parallel::Parallel;
-use ortolan_ep_kit::{Args, Cost, DType, Fault, NodeView, Op, Reject, Shapes, size, split};
+use ortolan_ep_kit::{Args, Cost, DType, Fault, NodeView, Op, Pack, Reject, Shapes, Weight, WeightSource, size, split};
+use panels::{COLUMNS, Panels};
 
 pub(in crate::ops::contrib) struct NBits {
     isa: Isa,
@@ -18,6 +23,8 @@ pub(in crate::ops::contrib) struct NBits {
     /// Zero points are floats.
     floats: bool,
     grouped: bool,
+    /// The codes are packed.
+    packed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -32,12 +39,10 @@ const SCALES: usize = 2;
 const ZEROS: usize = 3;
 const GROUPS: usize = 4;
 const BIAS: usize = 5;
-/// Rows of A up to which codes are multiplied as they lie.
-const FEW: usize = 6;
+/// Rows of A up to which codes are multiplied as they are.
+const FEW: usize = 8;
 /// Columns of a strip of weights.
 const STRIP: usize = 256;
-/// Values of A that are summed side by side.
-const LANES: usize = 8;
 
 impl Op for NBits {
     type Bound = Rows;
@@ -68,7 +73,8 @@ impl Op for NBits {
         {
             return Err(Reject::dtype(format!("input {ZEROS} is {}, neither u8 nor the type of A", zeros.dtype())));
         }
-        Ok(NBits { isa: Cpu::of(node).isa, n, k, bits, block, floats, grouped: node.input(GROUPS).is_some() })
+        let grouped = node.input(GROUPS).is_some();
+        Ok(NBits { isa: Cpu::of(node).isa, n, k, bits, block, floats, grouped, packed: false })
     }
 
     fn cost(&self, node: &NodeView<'_>) -> Cost {
@@ -105,16 +111,37 @@ impl Op for NBits {
         let &Rows { m, none } = bound;
         let values = match none {
             true => 0,
-            false if self.is_few(m) => m.saturating_mul(self.padded()).saturating_add(m.saturating_mul(self.n)),
+            false if self.is_few(m) => {
+                let dots = self.panels().count() * COLUMNS;
+                m.saturating_mul(self.padded()).saturating_add(m.saturating_mul(dots))
+            }
             false => {
                 let strip = STRIP.min(self.n);
                 let gemm = Gemm::most_scratch_len(self.isa, m, strip, self.k);
                 let gemm = gemm.max(Gemm::new(self.isa, m, strip, self.k).scratch_len(false, false, width));
                 let last = Gemm::new(self.isa, m, self.n % STRIP, self.k).scratch_len(false, false, width);
-                strip.saturating_mul(self.k).div_ceil(16).saturating_mul(16).saturating_add(gemm.max(last))
+                self.strip_len().saturating_add(gemm.max(last))
             }
         };
         values.saturating_mul(size_of::<f32>())
+    }
+
+    fn pack(&mut self, input: usize, source: &WeightSource<'_>) -> Option<Pack> {
+        let want = self.n * self.blocks() * self.block_bytes();
+        if input != B
+            || self.grouped
+            || source.dims.iter().try_fold(1i64, |n, &d| n.checked_mul(d)).map(size) != Some(want)
+        {
+            return None;
+        }
+        self.packed = true;
+        let sizes = [self.n, self.blocks() * self.block_bytes()].map(usize::to_le_bytes);
+        let format = fnv(fnv(FNV, b"nbits panels"), sizes.as_flattened());
+        Some(Pack { format, bytes: self.panels().size(), from_base: false })
+    }
+
+    fn fill(&self, _: usize, weight: &Weight<'_>, to: &mut [u8], par: &dyn Parallel) -> Result<(), Fault> {
+        self.panels().pack(weight.bytes(), to, par)
     }
 
     fn flops(&self, bound: &Rows) -> u64 {
@@ -133,7 +160,12 @@ impl NBits {
 
     /// Values of a row of whole blocks.
     fn padded(&self) -> usize {
-        self.blocks() * self.block
+        self.panels().padded()
+    }
+
+    /// Values of a strip of weights as floats, in whole panels and cache lines.
+    fn strip_len(&self) -> usize {
+        STRIP.min(self.panels().count() * COLUMNS).saturating_mul(self.padded())
     }
 
     /// Bytes of the zero points of a column.
@@ -142,14 +174,21 @@ impl NBits {
     }
 
     fn is_few(&self, m: usize) -> bool {
-        m <= FEW && !self.grouped
+        m <= FEW && self.packed
+    }
+
+    fn panels(&self) -> Panels {
+        Panels { n: self.n, bits: self.bits, words: self.blocks() * self.block_bytes() / 4 }
     }
 }
 
 /// Weights and what they mean.
 struct Weights<'a> {
     op: &'a NBits,
+    /// As they lie in the model, or nothing.
     codes: &'a [u8],
+    /// Packed into panels, or nothing.
+    words: &'a [f32],
     scales: &'a [f32],
     zeros: Zeros<'a>,
     groups: Option<&'a [i32]>,
@@ -258,133 +297,80 @@ pub(in crate::ops::contrib) fn nbits(op: &NBits, rows: &Rows, args: &mut Args<'_
         let blocks = op.blocks();
         return Err(Fault::data(format!("input {GROUPS} (g_idx) holds {group} at {at}, there are {blocks} blocks")));
     }
-    let weights = Weights { op, codes: args.input(B), scales: args.input(SCALES), zeros, groups };
+    let (codes, words) = match op.packed {
+        true => (&[][..], args.input(B)),
+        false => (args.input(B), &[][..]),
+    };
+    let weights = Weights { op, codes, words, scales: args.input(SCALES), zeros, groups };
     let (scratch, par) = (args.scratch::<f32>(), args.par());
-    if op.is_few(rows.m) {
-        few(&weights, rows.m, a, bias, y, scratch, par)
-    } else {
-        many(&weights, rows.m, a, bias, y, scratch, par)
+    match op.is_few(rows.m) {
+        true => few(&weights, rows.m, (a, bias), y, scratch, par),
+        false => many(&weights, rows.m, (a, bias), y, scratch, par),
     }
+}
+
+/// By panels of codes.
+fn few(
+    weights: &Weights<'_>,
+    m: usize,
+    (a, bias): (&[f32], Option<&[f32]>),
+    y: &mut [f32],
+    scratch: &mut [f32],
+    par: &dyn Parallel,
+) -> Result<(), Fault> {
+    let (n, k, padded) = (weights.op.n, weights.op.k, weights.op.padded());
+    let (rows, dots) = scratch.split_at_mut(m * padded);
+    for (row, a) in rows.chunks_exact_mut(padded).zip(a.chunks_exact(k)) {
+        row[..k].copy_from_slice(a);
+        row[k..].fill(0.0);
+    }
+    let dots = &mut dots[..weights.op.panels().count() * m * COLUMNS];
+    weights.dots(m, rows, dots, par)?;
+    for (row, y) in y.chunks_exact_mut(n).enumerate() {
+        for (panel, y) in y.chunks_mut(COLUMNS).enumerate() {
+            y.copy_from_slice(&dots[(panel * m + row) * COLUMNS..][..y.len()]);
+        }
+        if let Some(bias) = bias {
+            y.iter_mut().zip(bias).for_each(|(y, bias)| *y += bias);
+        }
+    }
+    Ok(())
 }
 
 /// By strips of weights as floats.
 fn many(
     weights: &Weights<'_>,
     m: usize,
-    a: &[f32],
-    bias: Option<&[f32]>,
+    (a, bias): (&[f32], Option<&[f32]>),
     y: &mut [f32],
     scratch: &mut [f32],
     par: &dyn Parallel,
 ) -> Result<(), Fault> {
-    let &NBits { isa, n, k, .. } = weights.op;
-    let strip = STRIP.min(n);
-    let (wide, scratch) = scratch.split_at_mut((strip * k).div_ceil(16) * 16);
-    for first in (0..n).step_by(strip) {
-        let columns = strip.min(n - first);
-        let wide = &mut wide[..columns * k];
-        split::rows(par, wide, k, 4, |_, at, pieces| {
-            pieces.chunks_exact_mut(k).enumerate().for_each(|(j, to)| weights.widen(first + at + j, to));
-        })?;
+    let &NBits { isa, n, k, packed, .. } = weights.op;
+    let (wide, scratch) = scratch.split_at_mut(weights.op.strip_len());
+    for first in (0..n).step_by(STRIP) {
+        let columns = STRIP.min(n - first);
+        let right = if packed {
+            let panels = first / COLUMNS..(first + columns).div_ceil(COLUMNS);
+            let row = panels.len() * COLUMNS;
+            weights.widen_panels(panels, &mut wide[..row * weights.op.padded()], par)?;
+            Mat::strided(wide, k, columns, row, 1)?
+        } else {
+            let wide = &mut wide[..columns * k];
+            split::rows(par, wide, k, 4, |_, at, pieces| {
+                pieces.chunks_exact_mut(k).enumerate().for_each(|(j, to)| weights.widen(first + at + j, to));
+            })?;
+            Mat::new(wide, columns, k)?.transposed()
+        };
         let epilogue = Epilogue {
             bias: bias.map_or(Bias::None, |bias| Bias::PerColumn(&bias[first..first + columns])),
             ..Epilogue::default()
         };
-        let right = Rhs::Plain(Mat::new(wide, columns, k)?.transposed());
         let to = MatMut::strided(y.get_mut(first..).unwrap_or(&mut []), m, columns, n)?;
         let left = Lhs::Plain(Mat::new(a, m, k)?);
-        Gemm::new(isa, m, columns, k).run(left, right, &epilogue, to, scratch, par)?;
+        Gemm::new(isa, m, columns, k).run(left, Rhs::Plain(right), &epilogue, to, scratch, par)?;
     }
     Ok(())
-}
-
-/// By dots of codes with rows whose values lie as the codes do.
-fn few(
-    weights: &Weights<'_>,
-    m: usize,
-    a: &[f32],
-    bias: Option<&[f32]>,
-    y: &mut [f32],
-    scratch: &mut [f32],
-    par: &dyn Parallel,
-) -> Result<(), Fault> {
-    let op = weights.op;
-    let (n, k, blocks, padded, parts) = (op.n, op.k, op.blocks(), op.padded(), 8 / op.bits);
-    let (turned, dots) = scratch.split_at_mut(m * padded);
-    turned.fill(0.0);
-    for row in 0..m {
-        for (at, &x) in a[row * k..(row + 1) * k].iter().enumerate() {
-            // The first values of all bytes of a block, then the second ones.
-            let (block, within) = (at / op.block, at % op.block);
-            let place = within % parts * (op.block / parts) + within / parts;
-            turned[row * padded + block * op.block + place] = x;
-        }
-    }
-    let (turned, dots) = (&*turned, &mut dots[..n * m]);
-    split::rows(par, dots, m, (1usize << 15).div_ceil(m * padded), |_, first, pieces| {
-        for (j, to) in pieces.chunks_exact_mut(m).enumerate() {
-            to.fill(0.0);
-            for block in 0..blocks {
-                let codes = weights.block(first + j, block);
-                let (scale, zero) = (weights.scales[(first + j) * blocks + block], weights.zero(first + j, block));
-                for (row, to) in to.iter_mut().enumerate() {
-                    let a = &turned[row * padded + block * op.block..][..op.block];
-                    *to += scale * op.isa.dispatch(Dot { codes, bits: op.bits, zero, a });
-                }
-            }
-        }
-    })?;
-    for (at, y) in y.iter_mut().enumerate() {
-        let (row, column) = (at / n, at % n);
-        *y = dots[column * m + row] + bias.map_or(0.0, |bias| bias[column]);
-    }
-    Ok(())
-}
-
-/// Codes of a block, less their zero point, times values that lie in their order.
-struct Dot<'a> {
-    codes: &'a [u8],
-    bits: usize,
-    zero: f32,
-    a: &'a [f32],
-}
-
-impl Kernel for Dot<'_> {
-    type Out = f32;
-
-    #[inline(always)]
-    fn run<S: Simd>(self, _: S) -> f32 {
-        let Dot { codes, bits, zero, a } = self;
-        match bits {
-            8 => dot::<1>(codes, zero, a),
-            4 => dot::<2>(codes, zero, a),
-            _ => dot::<4>(codes, zero, a),
-        }
-    }
-}
-
-/// With so many codes in a byte.
-#[inline(always)]
-fn dot<const PARTS: usize>(codes: &[u8], zero: f32, a: &[f32]) -> f32 {
-    let (bits, mask) = (8 / PARTS, 0xffu8 >> (8 - 8 / PARTS));
-    let value = |code: u8, part: usize| f32::from(code >> (bits * part) & mask) - zero;
-    let mut lanes = [0f32; LANES];
-    let (chunks, rest) = codes.as_chunks::<LANES>();
-    for (at, chunk) in chunks.iter().enumerate() {
-        for part in 0..PARTS {
-            let a = &a[part * codes.len() + at * LANES..][..LANES];
-            for lane in 0..LANES {
-                lanes[lane] += value(chunk[lane], part) * a[lane];
-            }
-        }
-    }
-    // A block of 16 codes of 2 bits has 4 bytes.
-    let mut sum: f32 = lanes.iter().sum();
-    for part in 0..PARTS {
-        let a = &a[part * codes.len() + chunks.len() * LANES..];
-        sum += rest.iter().zip(a).map(|(&code, a)| value(code, part) * a).sum::<f32>();
-    }
-    sum
 }
 
 #[cfg(test)]
@@ -414,18 +400,21 @@ mod tests {
                 let own = code(&c[(column * blocks + b) * bytes..], p % block);
                 (own - code(&z[column * each..], b)) as f32 * s[column * blocks + b]
             };
-            for m in [0i64, 1, 3, 6, 7, 33] {
+            for m in [0i64, 1, 3, 4, 6, 8, 9, 33] {
                 let a = Tensor::random(&[m, k as i64], 7);
                 let x = a.to_vec::<f32>();
                 let want = Tensor::from_fn(&[m, n as i64], |at| {
                     (0..k).map(|p| f64::from(x[at / n * k + p]) * f64::from(weight(at % n, p))).sum::<f64>() as f32
                 });
-                on_all("MatMulNBits", 1, |case| {
-                    let case = case.domain("com.microsoft").int("K", k as i64).int("N", n as i64);
-                    let case = case.int("bits", bits as i64).int("block_size", block as i64);
-                    let case = case.input(&a).input(&codes).input(&scales).input(&zeros);
-                    assert_close(&case.output(DType::F32, &[m, n as i64]).run()[0], &want, 2e-5);
-                });
+                for constant in [false, true] {
+                    on_all("MatMulNBits", 1, |case| {
+                        let case = case.domain("com.microsoft").int("K", k as i64).int("N", n as i64);
+                        let case = case.int("bits", bits as i64).int("block_size", block as i64).input(&a);
+                        let case = if constant { case.constant(&codes) } else { case.input(&codes) };
+                        let case = case.input(&scales).input(&zeros);
+                        assert_close(&case.output(DType::F32, &[m, n as i64]).run()[0], &want, 2e-5);
+                    });
+                }
             }
         }
     }
