@@ -183,6 +183,7 @@ impl Way {
     /// no more than [`rows`](Self::rows).
     #[inline(always)]
     #[expect(clippy::too_many_arguments, reason = "two sides of a product, their sizes and its result")]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "other kernels have one width"))]
     unsafe fn run<W: Walk>(
         self,
         rows: usize,
