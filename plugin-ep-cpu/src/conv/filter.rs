@@ -30,6 +30,26 @@ pub(super) enum Way {
     Depthwise,
 }
 
+/// Output and input channels of a group, and sizes filled up to three dimensions by ones in front, of a filter of shape
+/// `dims`: output channels, input channels of a group, then one to three sizes.
+///
+/// # Errors
+/// Not three to five dimensions, one of the sizes is 0, or the groups do not divide the output channels.
+pub(crate) fn shape(dims: &[usize], groups: usize) -> Result<(usize, usize, [usize; 3]), KernelError> {
+    let [out_channels, ins, sizes @ ..] = dims else {
+        return Err(KernelError::Shape("a filter has three to five dimensions"));
+    };
+    if !(1..=3).contains(&sizes.len()) {
+        return Err(KernelError::Shape("a filter has three to five dimensions"));
+    }
+    if sizes.contains(&0) || groups == 0 || out_channels % groups != 0 {
+        return Err(KernelError::Shape("a filter's groups do not divide its channels, or it has no taps"));
+    }
+    let mut kernel = [1; 3];
+    kernel[3 - sizes.len()..].copy_from_slice(sizes);
+    Ok((out_channels / groups, *ins, kernel))
+}
+
 /// Pixels up to which an output is taken to be small.
 const FEW_PIXELS: usize = 64;
 
@@ -40,18 +60,7 @@ impl Filter {
     /// # Errors
     /// Not three to five dimensions, one of the sizes is 0, or the groups do not divide the output channels.
     pub fn new(isa: Isa, dims: &[usize], groups: usize, pixels: Option<usize>) -> Result<Self, KernelError> {
-        let [out_channels, ins, sizes @ ..] = dims else {
-            return Err(KernelError::Shape("a filter has three to five dimensions"));
-        };
-        if !(1..=3).contains(&sizes.len()) {
-            return Err(KernelError::Shape("a filter has three to five dimensions"));
-        }
-        if sizes.contains(&0) || groups == 0 || out_channels % groups != 0 {
-            return Err(KernelError::Shape("a filter's groups do not divide its channels, or it has no taps"));
-        }
-        let mut kernel = [1; 3];
-        kernel[3 - sizes.len()..].copy_from_slice(sizes);
-        let (ins, outs) = (*ins, out_channels / groups);
+        let (outs, ins, kernel) = shape(dims, groups)?;
         let k = kernel.iter().fold(ins, |k, &size| k.saturating_mul(size));
         let way = match pixels {
             _ if ins == 1 && groups > 1 => Way::Depthwise,

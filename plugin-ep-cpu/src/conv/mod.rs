@@ -19,6 +19,7 @@ use depthwise::Depthwise;
 pub(crate) use depthwise::Weighted;
 pub use filter::Filter;
 use filter::Way;
+pub(crate) use filter::shape as filter_shape;
 pub use geometry::{Geometry, Window};
 use ortolan_ep_kit::parallel::{Parallel, Serial};
 use pixels::Pixels;

@@ -1,5 +1,6 @@
 //! A filter of codes, packed for one of two ways to run it.
 
+use crate::conv::filter_shape;
 use crate::gemm::KernelError;
 use crate::igemm::{Bytes, GROUP, PackedB, sum_columns};
 use crate::simd::Isa;
@@ -36,18 +37,7 @@ impl Filter {
     /// # Errors
     /// Not three to five dimensions, one of the sizes is 0, or the groups do not divide the output channels.
     pub fn new(isa: Isa, dims: &[usize], groups: usize) -> Result<Self, KernelError> {
-        let [out_channels, ins, sizes @ ..] = dims else {
-            return Err(KernelError::Shape("a filter has three to five dimensions"));
-        };
-        if !(1..=3).contains(&sizes.len()) {
-            return Err(KernelError::Shape("a filter has three to five dimensions"));
-        }
-        if sizes.contains(&0) || groups == 0 || out_channels % groups != 0 {
-            return Err(KernelError::Shape("a filter's groups do not divide its channels, or it has no taps"));
-        }
-        let mut kernel = [1; 3];
-        kernel[3 - sizes.len()..].copy_from_slice(sizes);
-        let (ins, outs) = (*ins, out_channels / groups);
+        let (outs, ins, kernel) = filter_shape(dims, groups)?;
         let taps = kernel.iter().fold(1_usize, |taps, &size| taps.saturating_mul(size));
         let k = ins.div_ceil(GROUP).saturating_mul(GROUP).saturating_mul(taps);
         let way = match ins == 1 && groups > 1 && taps <= EXACT_TAPS {
