@@ -111,7 +111,8 @@ fn add(trials: &mut Vec<Trial>, name: &str, eps: &Eps, missing: bool) {
 }
 
 /// Runs a test that measures the process in one of its own, where no other test disturbs it, and on that process's main
-/// thread: a worker thread that has used OpenGL may still be ending when the process exits, and Mesa 22.3 does not bear that.
+/// thread: a worker thread that has used OpenGL may still be ending when the process exits, which is suspected of a double
+/// free that was seen there once.
 fn alone(name: &str, run: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
     if std::env::var_os(ALONE).is_some() {
         return run();
