@@ -1,7 +1,7 @@
 //! The CPU execution provider of Ortolan.
 //!
-//! [`ops`] has the operator tables; [`conv`], [`gemm`], [`igemm`], `iconv` and [`simd`] the numeric kernels, which know no operators. Claims, planning
-//! and running are the kit's. This library must not know the core or other plugins.
+//! [`ops`] has the operator tables; [`conv`], [`gemm`], `iconv`, [`igemm`] and [`simd`] are the numeric kernels, which know
+//! no operators. Claims, planning and running are the kit's. This library must not know the core or other plugins.
 
 pub mod conv;
 mod factory;
